@@ -43,19 +43,21 @@ _TURNS = 4
 
 
 class Interval(NamedTuple):
-    """All elements of an array lie in [low, high], but for NaNs, which `nan` allows."""
+    """All elements of an array lie in [low, high], but for NaNs, which `nan` allows, and 0, unless `zero` allows it."""
 
     low: float
     high: float
     nan: bool
+    zero: bool = True
 
     def join(self, other: Interval) -> Interval:
         """Return the least interval that contains both."""
-        return Interval(min(self.low, other.low), max(self.high, other.high), self.nan or other.nan)
+        return Interval(min(self.low, other.low), max(self.high, other.high), self.nan or other.nan,
+                        0 in self or 0 in other)
 
     def __contains__(self, number: object) -> bool:
         assert isinstance(number, int | float)
-        return self.low <= number <= self.high
+        return self.low <= number <= self.high and (self.zero or number != 0)
 
     @property
     def is_finite(self) -> bool:
@@ -97,13 +99,14 @@ def fits(interval: Interval, aval: Aval) -> bool:
 
 def _rounded(interval: Interval, aval: Aval, terms: int = 1) -> Interval:
     """Return the interval of results of type `aval`, of `terms` rounded steps whose exact values lie in `interval`."""
-    low, high, nan = interval
+    low, high, nan, zero = interval
     if math.isnan(low) or math.isnan(high):
         return any_value(aval)
     if dtypes.kind_of(aval.dtype) in "iu":
         low, high = math.nextafter(low, -INFINITE) if abs(low) >= 2.0 ** 53 else low, (
             math.nextafter(high, INFINITE) if abs(high) >= 2.0 ** 53 else high)
-        return Interval(low, high, False) if fits(Interval(low, high, False), aval) else any_value(aval)
+        found = Interval(low, high, False, zero)
+        return found if fits(found, aval) else any_value(aval)
     if not dtypes.is_floating(aval.dtype):
         return any_value(aval)
     info = dtypes.finfo(aval.dtype)
@@ -243,7 +246,7 @@ def add_exactly(x: Interval, y: Interval) -> Interval:
 
 def negate(x: Interval) -> Interval:
     """Return the interval of the negated numbers."""
-    return Interval(-x.high, -x.low, x.nan)
+    return Interval(-x.high, -x.low, x.nan, x.zero)
 
 
 def multiply_exactly(x: Interval, y: Interval) -> Interval:
@@ -407,6 +410,12 @@ def _sign(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
 def _whole(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     x = inputs[0]
     return [Interval(float(np.floor(x.low)), float(np.ceil(x.high)), x.nan)]
+
+
+@interval_rules.register(arithmetic.nonzero_divisor_p)
+def _nonzero(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]
+    return [Interval(x.low or 1.0, max(x.high, 1.0) if 0 in x else x.high, False, zero=False)]
 
 
 @interval_rules.register(arithmetic.max_p)

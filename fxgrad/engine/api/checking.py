@@ -108,7 +108,7 @@ def checked(fun: Callable[..., Any], errors: str | Iterable[str] = "user") -> Ca
     | kind | raised for |
     |---|---|
     | "nan" | a NaN that an operation makes of numbers; one that comes in is passed on |
-    | "div" | a division by 0, and a remainder; `//` and `%` of integers are 0 there, as in NumPy, and not found |
+    | "div" | a division by 0, and a remainder, of integers too, where `//` and `%` are 0 as in NumPy |
     | "sqrt" | a root or a logarithm of a negative number |
     | "index" | an index out of range, in reads and updates, which XLA fills or moves into range |
     | "overflow" | an integer result or conversion outside of its dtype |

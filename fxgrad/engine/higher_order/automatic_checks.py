@@ -63,12 +63,16 @@ KINDS = {"nan": "NaN made", "div": "division by 0", "sqrt": "root or logarithm o
 
 @dataclass(frozen=True)
 class Finding(StructuralKey):
-    """The report of an automatic check: its kind, the operation, the user's line, and for indices the sizes of axes."""
+    """The report of an automatic check: its kind, the operation, the user's line, and for indices the sizes of axes.
+
+    `form` is the sentence for the operands of an operation that users do not know by its name.
+    """
 
     kind: str
     operation: str
     line: str
     sizes: tuple[int, ...] = ()
+    form: str = "{operation}({operands})"
 
     def fail(self, condition: Any, values: Sequence[Any]) -> None:
         """Raise the error, with the operands at the first place where the condition is false."""
@@ -80,7 +84,7 @@ class Finding(StructuralKey):
             place = place[:-1]
         elif all(np.shape(value) in ((), shape) for value in values):
             text = ", ".join(str(np.asarray(value)[place] if np.ndim(value) else value) for value in values)
-            text = f"{self.operation}({text})"
+            text = self.form.format(operation=self.operation, operands=text)
         else:
             types = ", ".join(f"{np.asarray(value).dtype.name}{list(np.shape(value))}" for value in values)
             text = f"{self.operation} of {types}"
@@ -102,6 +106,7 @@ class Rule(NamedTuple):
     before: bool = True
     holds: Callable[[Equation, Sequence[Interval]], bool] = lambda equation, intervals: False
     """Whether it cannot fail for operands in these intervals."""
+    form: str = Finding.form
 
 
 check_rules: Collection[Rule] = Collection("check_rules", "The automatic checks of an operation, but for NaNs.")
@@ -117,6 +122,9 @@ def _nonzero_divisor(_: Equation, inputs: list[Any], __: Sequence[Any]) -> Any:
 
 check_rules.add(Rule("div", _nonzero_divisor, holds=lambda _, given: 0 not in given[1] and not given[1].nan),
                 arithmetic.div_p, arithmetic.rem_p)
+check_rules.add(Rule("div", lambda _, inputs, __: ne(inputs[0], np.zeros((), aval_of(inputs[0]).dtype)[()]),
+                     holds=lambda _, given: 0 not in given[0], form="the divisor is {operands}"),
+                arithmetic.nonzero_divisor_p)
 
 
 def _above(least: float, strict: bool = False) -> Callable[..., Any]:
@@ -390,7 +398,8 @@ class _Checks:
             sizes = tuple(first[axis] for axis in axes)
             shown = [inputs[1]] if len(axes) != len(first) or "mode" in params else [joining.stack(
                 inputs[1 if equation.primitive is dynamic.dynamic_slice_p else 2:], 0)]
-        bind(check_p, condition, *shown, report=Finding(rule.kind, equation.primitive.name, line, sizes), lanes=())
+        bind(check_p, condition, *shown, lanes=(), report=Finding(
+            rule.kind, equation.primitive.name, line, sizes, rule.form))
 
     @staticmethod
     def _check_nans(equation: Equation, inputs: list[Any], outputs: Sequence[Any], line: str) -> None:

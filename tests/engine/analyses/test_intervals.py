@@ -14,6 +14,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import lax
 from fxgrad.engine.analyses.intervals import interval_rules
+from fxgrad.engine.ops.arithmetic import nonzero_divisor
 from tests.support.tiers import examples
 
 Function = Callable[..., Any]
@@ -28,6 +29,7 @@ UNARY: dict[str, Function] = {
     "broadcast_to": lambda x: fnp.broadcast_to(x, (2, x.shape[0])), "slice": lambda x: x[1:3],
     "convert_element_type": lambda x: x.astype(np.float32), "stop_gradient": lax.stop_gradient,
     "name": lambda x: fxgrad.checkpoint_name(x, "x"), "split": lambda x: fnp.split(x, 2),
+    "nonzero_divisor": lambda x: nonzero_divisor(fnp.clip(x, -9, 9).astype(int)),
     "unstack": lambda x: fnp.unstack(x), "iota": lambda x: fnp.arange(5) + x[0].astype(int)}
 BINARY: dict[str, Function] = {
     "add": fnp.add, "sub": fnp.subtract, "mul": fnp.multiply, "div": fnp.divide, "max": fnp.maximum,
@@ -125,6 +127,15 @@ def test_bounds_are_tight_where_rules_are() -> None:
     assert -5.1 < final.low < final.high < 5.1  # the carry begins with the argument
     assert not final.nan
     assert not steps.nan
+
+
+def test_intervals_know_that_a_value_is_never_zero() -> None:
+    def divisor(y):
+        return nonzero_divisor(y)
+    for ends, expected in (((0, 9), (1, 9)), ((-3, 0), (-3, 1)), ((-3, 3), (-3, 3)), ((2, 3), (2, 3)), ((0, 0), (1, 1))):
+        found = fxgrad.bounds(divisor)((np.int32(ends[0]), np.int32(ends[1]))).results
+        assert (found.low, found.high) == expected
+        assert 0 not in found
 
 
 @pytest.mark.parametrize(("call", "expected"), [

@@ -103,6 +103,18 @@ def remainder(x, y):
     return lax.rem(x, y)  # here
 
 
+def floored(x, y):
+    return x // y  # here
+
+
+def modulus(x, y):
+    return x % y  # here
+
+
+def quotient_and_remainder(x, y):
+    return fnp.divmod(x, y)  # here
+
+
 def mean_of_selected(x):
     chosen = x > 10
     return fnp.sum(fnp.where(chosen, x, 0.0)) / fnp.sum(chosen)  # here
@@ -167,6 +179,12 @@ BUGS: list[tuple[Function, str, tuple[Any, ...], str]] = [
     (ratio, "div", (1.0, 0.0), "division by 0: div(1.0, 0.0)"),
     (whole_ratio, "div", (INT(7), INT(0)), "division by 0: div(7, 0)"),
     (remainder, "div", (INT(7), INT(0)), "division by 0: rem(7, 0)"),
+    (floored, "div", (INT(7), INT(0)), "division by 0: the divisor is 0"),
+    (floored, "div", (np.array([7, 8]), np.array([[2, 1], [1, 0]])), "division by 0: the divisor is 0 at [1, 1]"),
+    (floored, "div", (7.0, 0.0), "division by 0: rem(7.0, 0.0)"),
+    (modulus, "div", (INT(7), np.array([3, 0], INT)), "division by 0: the divisor is 0 at [1]"),
+    (modulus, "div", (np.uint8(7), np.uint8(0)), "division by 0: the divisor is 0"),
+    (quotient_and_remainder, "div", (INT(7), INT(0)), "division by 0: the divisor is 0"),
     (mean_of_selected, "div", (np.ones(3),), "division by 0: div(0.0, 0.0)"),
     (grad(distance), "div", (np.zeros(2),), "division by 0: div(1.0, 0.0)"),
     (square_int32, "overflow", (INT(70000),), "integer overflow: mul(70000, 70000)"),
@@ -228,6 +246,25 @@ def test_loops_name_the_turn_and_batches_the_entry(wrap: Function) -> None:
         f"{ROOT}\n  in turn 0 of 2 of a scan\n  in turn 1 of 3 of a scan")
     assert message(wrap(grad(checked(log_steps, "sqrt"))), 2.0) == TURN
     assert message(wrap(checked(grad(log_steps), "sqrt")), 2.0).startswith(ROOT)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["plain", "jit"])
+def test_whole_divisions_name_the_entry_and_the_turn(wrap: Function) -> None:
+    def countdown(x):
+        return lax.scan(lambda c, _: (c - 1, 10 // c), x, None, length=5)[1]  # here
+    expected = "division by 0: the divisor is 0"
+    assert message(wrap(vmap(checked(floored, "div"))), np.array([5, 6]), np.array([1, 0])) == (
+        f"{expected}\n  in entry 1 of the batch")
+    assert message(wrap(checked(countdown, "div")), INT(3)) == f"{expected}\n  in turn 3 of 5 of a scan"
+    assert message(wrap(grad(checked(lambda x, y: x * (7 // y), "div"))), 1.0, INT(0)) == expected  # here
+    np.testing.assert_array_equal(wrap(checked(countdown, "div"))(INT(9)), [1, 1, 1, 1, 2])
+
+
+def test_a_divisor_that_the_user_guards_is_not_reported() -> None:
+    def guarded(x, y):
+        return fnp.where(y == 0, -1, x // fnp.where(y == 0, 1, y))
+    for function in (checked(guarded, "div"), jit(checked(guarded, "div"))):
+        np.testing.assert_array_equal(function(7, np.array([0, 2])), [-1, 3])
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["plain", "jit"])
