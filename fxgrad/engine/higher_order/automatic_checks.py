@@ -52,7 +52,7 @@ from fxgrad.engine.ops.arithmetic import sub
 from fxgrad.engine.ops.comparison import and_, eq, ge, le, lt, ne, or_
 from fxgrad.engine.ops.parts import abs  # noqa: A004
 from fxgrad.engine.ops.pointwise import acts_on_each
-from fxgrad.engine.ops.reductions import reduce_or
+from fxgrad.engine.ops.reductions import reduce_max, reduce_or
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
 
@@ -335,6 +335,7 @@ class _Checks:
         known = intervals_of(program, bounds)
         looks = "nan" in self._kinds and self._quick
         tested = _tested_for_nans(program, carries, known) if looks else set()
+        of_numbers = intervals_of(program, [each.without_nan() for each in bounds]) if is_main and looks else {}
 
         def build(*values: Any) -> tuple[list[Any], None]:
             def step(equation: Equation, inputs: list[Any]) -> Sequence[Any]:
@@ -343,8 +344,9 @@ class _Checks:
             outputs = interpret(program, values, step)
             if is_main and looks:
                 for atom, output in zip(program.outputs, outputs, strict=True):
-                    if dtypes.is_inexact(atom.aval.dtype) and atom not in program.inputs:
-                        bind(check_p, eq(output, output), report=Finding("nan", "", ""), lanes=())
+                    # Where inputs that are numbers lead to numbers alone, a NaN is one that came in.
+                    if atom.aval.size and atom in of_numbers and atom not in program.inputs and of_numbers[atom].nan:
+                        bind(check_p, _has_no_nan(output), report=Finding("nan", "", ""), lanes=())
             return outputs, None
 
         key = ("checks", self._kinds, self._quick, around, tuple(carries), tuple(bounds), is_main)
@@ -368,8 +370,8 @@ class _Checks:
                 self._check(rule, equation, inputs, outputs, line)
         if self._quick:
             for var, output in zip(equation.outputs, outputs, strict=True):
-                if var in tested:
-                    bind(check_p, eq(output, output), report=Finding("nan", "", ""), lanes=())
+                if var in tested and var.aval.size:
+                    bind(check_p, _has_no_nan(output), report=Finding("nan", "", ""), lanes=())
         elif "nan" in self._kinds and not equation.regions and _can_make(equation, known):
             self._check_nans(equation, inputs, outputs, line)
         return outputs
@@ -414,6 +416,12 @@ class _Checks:
                     passed = reduce_or(passed, tuple(range(aval_of(passed).ndim)))
                 condition = or_(condition, passed)
             bind(check_p, condition, *inputs, report=Finding("nan", equation.primitive.name, line), lanes=())
+
+
+def _has_no_nan(value: Any) -> Any:
+    """Return whether an array has no NaN, which its maximum has: XLA takes a quarter of the time of a comparison."""
+    most = reduce_max(value, tuple(range(aval_of(value).ndim))) if _is_real(value) and aval_of(value).ndim else value
+    return eq(most, most)
 
 
 def _carries(region: Region) -> list[tuple[int, int]]:

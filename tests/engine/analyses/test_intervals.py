@@ -132,7 +132,8 @@ def test_bounds_are_tight_where_rules_are() -> None:
 def test_intervals_know_that_a_value_is_never_zero() -> None:
     def divisor(y):
         return nonzero_divisor(y)
-    for ends, expected in (((0, 9), (1, 9)), ((-3, 0), (-3, 1)), ((-3, 3), (-3, 3)), ((2, 3), (2, 3)), ((0, 0), (1, 1))):
+    for ends, expected in (((0, 9), (1, 9)), ((-3, 0), (-3, 1)), ((-3, 3), (-3, 3)), ((2, 3), (2, 3)),
+                           ((0, 0), (1, 1))):
         found = fxgrad.bounds(divisor)((np.int32(ends[0]), np.int32(ends[1]))).results
         assert (found.low, found.high) == expected
         assert 0 not in found

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -458,16 +459,50 @@ def test_loops_of_traced_length_carry_the_flag_and_name_the_turn(capfd: pytest.C
     assert capfd.readouterr().err == ""  # no code that calls Python ran
 
 
-def test_options_of_jit_keep_checks_that_call_python() -> None:
+@pytest.mark.parametrize("options", [{"donate_argnums": 0}, {"donate_argnames": "x"}, {"keep_unused": True},
+                                     {"in_shardings": "halves"}, {"out_shardings": "halves"},
+                                     {"in_shardings": "halves", "out_shardings": "halves"}], ids=str)
+def test_options_of_jit_take_the_flag(options: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
     def positive(x: Any) -> Any:
         fxgrad.check(fnp.all(x > 0), "{x} is not positive", x=x)
-        return x * 2.0
-    expected = f"[-1.  2.] is not positive\n  at {line_of(positive, 1)}"
-    for jitted in (jit(positive, donate_argnums=0), jit(positive, keep_unused=True)):
-        np.testing.assert_array_equal(jitted(jnp.array([1.0, 2.0])), [2.0, 4.0])
-        assert raised(jitted, jnp.array([-1.0, 2.0])) == expected
-    compiled = jit(positive).lower(np.array([1.0, 2.0])).compile()
-    np.testing.assert_array_equal(compiled(np.array([1.0, 2.0])), [2.0, 4.0])
+        return {"twice": x * 2.0}
+    halves = NamedSharding(jax.make_mesh((2,), ("x",)), PartitionSpec("x"))
+    jitted = jit(positive, **{name: halves if value == "halves" else value for name, value in options.items()})
+    for _ in range(2):
+        given = jnp.array([1.0, 2.0])
+        found = jitted(given)["twice"]
+        np.testing.assert_array_equal(found, [2.0, 4.0])
+        assert not given.is_deleted()
+        assert "out_shardings" not in options or found.sharding == halves
+        assert raised(jitted, jnp.array([-1.0, 2.0])) == f"[-1.  2.] is not positive\n  at {line_of(positive, 1)}"
+    assert capfd.readouterr().err == ""  # no code that calls Python ran
+
+
+def test_out_shardings_of_a_checked_function_are_compared_with_its_own_results() -> None:
+    halves = NamedSharding(jax.make_mesh((2,), ("x",)), PartitionSpec("x"))
+    with pytest.raises(errors.ArgumentError) as plain:
+        jit(lambda x: x * 2.0, out_shardings=(halves, halves))(jnp.ones(2))
+    with pytest.raises(errors.ArgumentError) as with_checks:
+        jit(lambda x: (check(fnp.all(x > 0), "no"), x * 2.0)[1], out_shardings=(halves, halves))(jnp.ones(2))
+    assert str(plain.value).partition("\n")[0] == str(with_checks.value).partition("\n")[0]
+
+
+def test_code_compiled_ahead_of_time_has_checks() -> None:
+    compiled = jit(halve).lower(np.array([1.0, 2.0])).compile()
+    np.testing.assert_array_equal(compiled(np.array([1.0, 2.0]))["half"], [0.5, 1.0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
+def test_a_nan_is_found_wherever_it_stands(dtype: str) -> None:
+    function = jit(checked(lambda x: (x - x) * 1.0, "nan"))
+    for size in (1, 7, 33, 64):
+        x = np.ones(size, dtype)
+        assert not np.asarray(function(x)).any()
+        for place in {0, size // 2, size - 1}:
+            x = np.ones(size, dtype)
+            x[place] = np.inf
+            assert raised(function, x).startswith("NaN made: sub(")
+    assert function(np.ones((0, 3), dtype)).shape == (0, 3)
 
 
 def test_a_check_that_only_xla_fails_is_raised_with_its_values() -> None:
