@@ -14,9 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.analyses.refinements import refine
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.program import Atom, Equation, Program
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
+from fxgrad.engine.core.program_properties import definitions
 from fxgrad.engine.core.regions import Region
 from fxgrad.engine.ops import (
     arithmetic,
@@ -111,8 +113,9 @@ def _rounded(interval: Interval, aval: Aval, terms: int = 1) -> Interval:
         return any_value(aval)
     info = dtypes.finfo(aval.dtype)
     relative, least, most = float(info.eps) * _UNITS * terms, float(info.tiny) * terms, float(info.max)
-    low = low if math.isinf(low) else low - abs(low) * relative - least
-    high = high if math.isinf(high) else high + abs(high) * relative + least
+    # Rounding never changes the sign.
+    low = low if math.isinf(low) else max(low - abs(low) * relative - least, 0.0 if low >= 0 else -INFINITE)
+    high = high if math.isinf(high) else min(high + abs(high) * relative + least, 0.0 if high <= 0 else INFINITE)
     # What is above all finite numbers may be rounded to an infinity, or to the greatest of them.
     return Interval(-INFINITE if low < -most else min(low, most), INFINITE if high > most else max(high, -most), nan)
 
@@ -142,7 +145,8 @@ def intervals_of(program: Program, inputs: Sequence[Interval]) -> dict[Atom, Int
     """Return the interval of each variable of `program`, given those of its inputs."""
     found: dict[Atom, Interval] = dict(zip(program.inputs, inputs, strict=True))
     for equation in program.equations:
-        found.update(zip(equation.outputs, outputs_of(equation, operands_of(equation.inputs, found)), strict=True))
+        found.update(zip(equation.outputs, outputs_of(equation, operands_of(equation.inputs, found), program, found),
+                         strict=True))
     return found
 
 
@@ -151,60 +155,177 @@ def operands_of(atoms: Sequence[Atom], known: Intervals) -> list[Interval]:
     return [of_constant(atom.value, atom.aval) if isinstance(atom, Literal) else known[atom] for atom in atoms]
 
 
-def outputs_of(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
-    """Return the intervals of the results of an operation."""
+def outputs_of(equation: Equation, inputs: Sequence[Interval], program: Program | None = None,
+               known: Intervals | None = None) -> list[Interval]:
+    """Return the intervals of the results of an operation.
+
+    With its `program` and the intervals that are `known` there, those of branches and choices are narrowed by their
+    conditions.
+    """
+    if equation.primitive is select.select_n_p and program is not None and known is not None:
+        inputs = [inputs[0], *(_where(program, equation.inputs[0], number, case, known)
+                               for number, case in enumerate(equation.inputs[1:]))]
     rule = interval_rules.of(equation.primitive)
     if rule is not None and all(dtypes.kind_of(atom.aval.dtype) in "biuf"
                                 for atom in (*equation.inputs, *equation.outputs)):
         return rule(equation, inputs)
     if equation.regions:
-        return _through_regions(equation, inputs)
+        return _through_regions(equation, inputs, program, known)
     return [any_value(var.aval) for var in equation.outputs]
 
 
-def region_inputs(equation: Equation, region: Region, inputs: Sequence[Interval]) -> list[Interval]:
-    """Return the intervals of the inputs of a region, at any turn."""
-    program, found = region.program, []
-    for link, var in zip(region.inputs, program.inputs, strict=True):
-        known = link.how in ("same", "entry", "carry", "piece") and link.place >= 0
-        found.append(inputs[link.place] if known else any_value(var.aval))
-    carried = [place for place, link in enumerate(region.inputs) if link.how == "carry"]
-    if not carried:
+def _where(program: Program, condition: Atom, number: int, atom: Atom, known: Intervals) -> Interval:
+    """Return the interval of an operand at elements where a condition has chosen the case `number`, 0 or 1."""
+    interval, = operands_of([atom], known)
+    if not isinstance(atom, Variable) or condition.aval.dtype != dtypes.bool_:
+        return interval
+    return _refined(program, condition, number == 1, known).get(atom, interval)
+
+
+def _refined(program: Program, condition: Atom, holds: bool, known: Intervals) -> dict[Atom, Interval]:
+    return refine(program, condition, holds, known, _Bounds(known))
+
+
+class _Bounds(dict[Atom, Interval]):
+    """Intervals of variables and of literals."""
+
+    def __missing__(self, atom: Atom) -> Interval:
+        return operands_of([atom], self)[0]
+
+
+def _branch_operands(equation: Equation, region: Region, inputs: Sequence[Interval], program: Program,
+                     known: Intervals) -> Sequence[Interval]:
+    """Return the intervals of the operands of a branch where it is taken."""
+    number, condition = region.at[1], equation.inputs[0]
+    made = definitions(program).get(condition) if isinstance(condition, Variable) else None
+    if made is not None and made.primitive is structural.convert_element_type_p:
+        condition = made.inputs[0]
+    if condition.aval.dtype != dtypes.bool_ or len(equation.regions) != 2:
+        return inputs
+    found = _refined(program, condition, number == 1, known)
+    return [found.get(atom, interval) for atom, interval in zip(equation.inputs, inputs, strict=True)]
+
+
+def region_inputs(equation: Equation, region: Region, inputs: Sequence[Interval], program: Program | None = None,
+                  known: Intervals | None = None) -> list[Interval]:
+    """Return the intervals of the inputs of a region, at any turn; see `outputs_of`."""
+    if region.role == "branch" and program is not None and known is not None:
+        inputs = _branch_operands(equation, region, inputs, program, known)
+    found = _first_inputs(region, inputs)
+    places = [place for place, link in enumerate(region.inputs) if link.how == "carry"]
+    if not places:
         return found
-    made = [place for place, link in enumerate(region.outputs) if link.how == "carry"]
-    if len(made) != len(carried):  # the turns are those of another region, such as the body of a condition
-        other = next((each for each in equation.regions if each.role == "body"), None) if (
-            region.role == "condition") else None
-        if other is None:
-            return [any_value(var.aval) if place in carried else interval for place, (var, interval) in enumerate(
-                zip(program.inputs, found, strict=True))]
-        inside = region_inputs(equation, other, inputs)
-        after = [inside[place] for place, link in enumerate(other.inputs) if link.how == "carry"]
-        ends = operands_of(other.program.outputs, intervals_of(other.program, inside))
-        last = [ends[place] for place, link in enumerate(other.outputs) if link.how == "carry"]
-        for place, one, two in zip(carried, after, last, strict=True):
-            found[place] = found[place].join(one).join(two)
+    condition = next((each for each in equation.regions if each.role == "condition"), None)
+    body = next((each for each in equation.regions if each.role == "body"), None) if condition is not None else region
+    if body is None or len([link for link in body.outputs if link.how == "carry"]) != len(places):
+        for place in places:
+            found[place] = any_value(region.program.inputs[place].aval)
         return found
-    for turn in range(_TURNS + 2):
-        outputs = operands_of(program.outputs, intervals_of(program, found))
-        is_stable = True
-        for place, output in zip(carried, made, strict=True):
-            joined = found[place].join(outputs[output])
-            if joined != found[place]:
-                is_stable = False
-                found[place] = joined if turn < _TURNS else any_value(program.inputs[place].aval)
-        if is_stable:
-            return found
-    for place in carried:
-        found[place] = any_value(program.inputs[place].aval)
+    carried, running = _Loop(equation, body, condition, inputs).carries()
+    for place, interval in zip(places, carried if region is condition or region.role == "condition" else running,
+                               strict=True):
+        found[place] = interval
     return found
 
 
-def _through_regions(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+def _first_inputs(region: Region, inputs: Sequence[Interval]) -> list[Interval]:
+    """Return the intervals of the inputs of a region in its first turn."""
+    return [inputs[link.place] if link.how in ("same", "entry", "carry", "piece") and link.place >= 0
+            else any_value(var.aval) for link, var in zip(region.inputs, region.program.inputs, strict=True)]
+
+
+class _Loop:
+    """The carries of a loop: their intervals at every turn, by abstract execution until they are stable."""
+
+    def __init__(self, equation: Equation, body: Region, condition: Region | None, inputs: Sequence[Interval]) -> None:
+        self._body, self._condition = body, condition
+        self._inside = _first_inputs(body, inputs)
+        self._asked = [] if condition is None else _first_inputs(condition, inputs)
+        self._places = [place for place, link in enumerate(body.inputs) if link.how == "carry"]
+        self._made = [place for place, link in enumerate(body.outputs) if link.how == "carry"]
+        self._starts = [self._inside[place] for place in self._places]
+        self._times: float | None = body.times
+        if body.times is None and condition is None and body.inputs and equation.inputs and (
+                equation.inputs[0].aval.shape == () and dtypes.kind_of(equation.inputs[0].aval.dtype) in "iu"
+                and all(link.place != 0 for link in body.inputs)):
+            self._times = max(inputs[0].high, 0.0)  # the operand that no turn takes is the number of turns
+
+    def carries(self) -> tuple[list[Interval], list[Interval]]:
+        """Return the intervals of the carries between turns, and those in a turn, where the condition held."""
+        state, counters = [*self._starts], self._counters()
+        for turn in range(_TURNS + 2 + 2 * len(state)):
+            state = [counters.get(number, interval) for number, interval in enumerate(state)]
+            joined = [one.join(two) for one, two in zip(state, self._step(state), strict=True)]
+            joined = [counters.get(number, interval) for number, interval in enumerate(joined)]
+            if all(map(_contains, state, joined)):
+                break
+            state = joined if turn < _TURNS else [*map(self._widened, state, joined, self._places)]
+        else:
+            state = [any_value(self._body.program.inputs[place].aval) for place in self._places]
+        for _ in range(2):  # from bounds that hold to nearer ones
+            nearer = [one.join(two) for one, two in zip(self._starts, self._step(state), strict=True)]
+            nearer = [counters.get(number, interval) for number, interval in enumerate(nearer)]
+            if not all(map(_contains, state, nearer)):
+                break
+            state = nearer
+        return state, self._running(state)
+
+    def _running(self, state: Sequence[Interval]) -> list[Interval]:
+        """Return the intervals of the carries in a turn: those of `state` where the condition holds."""
+        if self._condition is None:
+            return [*state]
+        program, asked = self._condition.program, [*self._asked]
+        places = [place for place, link in enumerate(self._condition.inputs) if link.how == "carry"]
+        for place, interval in zip(places, state, strict=True):
+            asked[place] = interval
+        found = _refined(program, program.outputs[0], True, intervals_of(program, asked))
+        return [found.get(program.inputs[place], interval) for place, interval in zip(places, state, strict=True)]
+
+    def _step(self, state: Sequence[Interval]) -> list[Interval]:
+        inside = [*self._inside]
+        for place, interval in zip(self._places, self._running(state), strict=True):
+            inside[place] = interval
+        program = self._body.program
+        outputs = operands_of(program.outputs, intervals_of(program, inside))
+        return [outputs[place] for place in self._made]
+
+    def _widened(self, before: Interval, after: Interval, place: int) -> Interval:
+        """Return an interval that gives up the bounds that still move."""
+        every = any_value(self._body.program.inputs[place].aval)
+        return Interval(before.low if after.low >= before.low else every.low,
+                        before.high if after.high <= before.high else every.high, after.nan, after.zero)
+
+    def _counters(self) -> dict[int, Interval]:
+        """Return the intervals of integers that grow by a constant, where the number of turns has a bound."""
+        found: dict[int, Interval] = {}
+        program = self._body.program
+        for number, (place, output) in enumerate(zip(self._places, self._made, strict=True)):
+            var, atom = program.inputs[place], program.outputs[output]
+            equation = definitions(program).get(atom) if isinstance(atom, Variable) else None
+            if self._times is None or equation is None or dtypes.kind_of(var.aval.dtype) not in "iu" or (
+                    equation.primitive is not pointwise.add_p) or var not in equation.inputs:
+                continue
+            step, = [each for each in equation.inputs if each is not var] or [var]
+            if not isinstance(step, Literal):
+                continue
+            by, start = float(np.asarray(step.value)), self._starts[number]
+            ends = _product(by, max(self._times - 1, 0.0)), _product(by, self._times)
+            reached = Interval(start.low + min(0.0, *ends), start.high + max(0.0, *ends), False)
+            if fits(reached, var.aval):
+                found[number] = Interval(start.low + min(0.0, ends[0]), start.high + max(0.0, ends[0]), False)
+        return found
+
+
+def _contains(one: Interval, other: Interval) -> bool:
+    return one.low <= other.low and other.high <= one.high and one.nan >= other.nan and (0 in one) >= (0 in other)
+
+
+def _through_regions(equation: Equation, inputs: Sequence[Interval], program: Program | None,
+                     known: Intervals | None) -> list[Interval]:
     """Return the intervals of the results of an operation that holds programs; any value where no region makes one."""
     found: list[Interval | None] = [None] * len(equation.outputs)
     for region in equation.regions:
-        given = region_inputs(equation, region, inputs)
+        given = region_inputs(equation, region, inputs, program, known)
         outputs = operands_of(region.program.outputs, intervals_of(region.program, given))
         for link, interval in zip(region.outputs, outputs, strict=True):
             if link.place >= 0 and link.how in ("same", "entry", "carry"):

@@ -68,6 +68,7 @@ class Need(Enum):
     EXPLICIT_AXES = "a mesh with Explicit axes"
     CAPTURED_AS_ARGUMENTS = "captured arrays on several devices: as constants they would be gathered into the text"
     CONVERTED_KEYS = "NumPy's random keys, in a container or among many"
+    FLAG = "a stage of a program with checks: its executable is to say whether they held"
 
 
 class Unprepared(Exception):  # noqa: N818  (nobody sees it)

@@ -74,7 +74,7 @@ from fxgrad.engine.api.jit_shardings import JitShardings
 from fxgrad.engine.api.jitted_calls import JittedCall
 from fxgrad.engine.api.keys import Key, is_jax_tracer, key_of, key_of_leaves
 from fxgrad.engine.api.plans import DispatchPlan, DispatchPlans, run
-from fxgrad.engine.api.stages import MadeFor, stage_of
+from fxgrad.engine.api.stages import MadeFor, Stage, stage_of
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.api.switches import is_jit_disabled, switched
 from fxgrad.engine.config import default_float
@@ -116,6 +116,8 @@ FAILURES = ValueError, TypeError, UnsupportedError, *failures.AT_RUN_TIME, Unpre
 _FIRST_JITTED_BY: ProgramAttribute[weakref.ref[JittedFunction]] = ProgramAttribute("first jitted by")
 _handed_over: ContextVar[tuple[Any, TracedCall] | None] = ContextVar("handed_over", default=None)
 """A jitted function and its trace: PLAN made the trace, and jax requests it in RUN."""
+_is_stage: ContextVar[bool] = ContextVar("is_stage", default=False)
+"""Whether jax traces for a stage (`lower`, `trace`), and not for a call."""
 
 
 class JittedFunction:
@@ -151,7 +153,7 @@ class JittedFunction:
         """Return jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
         return self._stage("trace", args, kwargs)
 
-    def _stage(self, name: str, args: Args, kwargs: Kwargs) -> Any:
+    def _stage(self, name: str, args: Args, kwargs: Kwargs) -> Stage:
         executables = self._current_executables()
         if executables.sharing is Sharing.UNDECIDED:
             executables.sharing = Sharing.OWN  # so that calls use the trace that jax makes here
@@ -164,13 +166,30 @@ class JittedFunction:
             while True:
                 try:
                     if to_bind is None:
-                        return stage_of(getattr(executables.own, name)(*args, **kwargs), made_for)
+                        return stage_of(self._stage_of_own(executables, name, args, kwargs), made_for)
+                    if self._takes_flag(to_bind):
+                        break
                     bound = self._bound(executables, JittedCall(self._static, args, kwargs), to_bind)
                     given, named = self._static.dynamic(args, kwargs)
                     return bound.stage(name, given, named, made_for)
                 except Unprepared as unprepared:
+                    if unprepared.need is Need.FLAG:
+                        break
                     executables.prepare_for(unprepared.need)
                     to_bind = unprepared.traced or to_bind
+        self._checked = self._checked or CheckedFunction(self._given, None)
+        split = self._static.split(args, kwargs)
+
+        def find_failed(given: Args, named: Kwargs) -> Any:
+            return self._find_failed(*split.arguments(tree.leaves((given, named))))
+        return self._checked.flagged_stage(name, args, kwargs, find_failed)
+
+    def _stage_of_own(self, executables: Executables, name: str, args: Args, kwargs: Kwargs) -> Any:
+        token = _is_stage.set(True)
+        try:
+            return getattr(executables.own, name)(*args, **kwargs)
+        finally:
+            _is_stage.reset(token)
 
     def clear_cache(self) -> None:
         """Forget all compiled versions."""
@@ -252,19 +271,22 @@ class JittedFunction:
         except FailedCheckError as failed:
             is_known = failed.is_known
         try:
-            if is_known:
-                self._run_with_numpy(args, kwargs)
-            return self._run(args, kwargs, with_flag=False)
+            return self._find_failed(args, kwargs) if is_known else self._run(args, kwargs, with_flag=False)
         except CheckError as found:
             raise found from None
         finally:
             self.plans = checked.plans
 
-    def _run_with_numpy(self, args: Args, kwargs: Kwargs) -> None:
-        """Run the function without jit: NumPy stops at the first check that fails, and knows the turn of a loop."""
+    def _find_failed(self, args: Args, kwargs: Kwargs) -> Any:
+        """Raise the error of the first check that fails, or return the results if there is none after all.
+
+        Without jit NumPy stops at that check, and knows the turn of a loop, but cannot run all that XLA can, such as
+        branches that devices differ in. Then checks call Python from compiled code.
+        """
         given, named = tree.map(lambda leaf: to_numpy(leaf) if is_jax(leaf) else leaf, (args, kwargs))
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), contextlib.suppress(UnsupportedError):
             self._fun(*given, **named)
+        return self._run(args, kwargs, with_flag=False)
 
     def _unmet_need(self, error: Exception, args: Args, kwargs: Kwargs) -> Need:
         """Return the requirement that the plan lacked, if `error` is due to one; else raise the error explained."""
@@ -495,6 +517,8 @@ class JittedFunction:
         jitted, traced = _handed_over.get() or (None, None)
         if traced is None or jitted is not self or traced.program.in_avals[traced.program.captured:] != avals:
             traced = self._trace(call, avals, WITH_LITERALS)
+        if _is_stage.get() and self._takes_flag(traced):
+            raise Unprepared(Need.FLAG)
         if any_multi_device(traced.captured):
             raise Unprepared(Need.CAPTURED_AS_ARGUMENTS, traced)
         program, captured, out_tree = traced[:3]
@@ -553,7 +577,7 @@ class CheckedFunction(JittedFunction):
     they are, since a second run needs them.
     """
 
-    def __init__(self, given: tuple[Any, ...], traced: TracedCall) -> None:
+    def __init__(self, given: tuple[Any, ...], traced: TracedCall | None) -> None:
         fun, static_argnums, static_argnames, _, _, inline, options = given
         self._of_results = JitShardings(fun, None, options["out_shardings"])
         if options["out_shardings"] is not None:
@@ -563,6 +587,10 @@ class CheckedFunction(JittedFunction):
 
     def _takes_flag(self, traced: TracedCall) -> bool:  # noqa: ARG002  (its program has no check that calls Python)
         return False
+
+    def flagged_stage(self, name: str, args: Args, kwargs: Kwargs, find_failed: Callable[[Args, Kwargs], Any]) -> Stage:
+        """Return a stage whose compiled code returns the results alone, or those of `find_failed`."""
+        return self._stage(name, args, kwargs).with_flag(find_failed)
 
     def _called(self, executable: Callable[..., Any]) -> Callable[..., Any]:
         def flagged(*args: Any, **kwargs: Any) -> Any:
@@ -585,7 +613,7 @@ class CheckedFunction(JittedFunction):
             traced = super()._trace(call, avals, mode, inside=inside)
         self._of_results.output_shardings(traced.out_tree, traced.program.out_avals)  # raises if they do not fit
         pair = tree.structure((tree.unflatten(traced.out_tree, range(traced.out_tree.num_leaves)), True))
-        gathered, count = gather_checks(traced.program), traced.program.captured
+        gathered, count = gather_checks(traced.program, is_final=True), traced.program.captured
         program = memoize(gathered, ("captured", count), lambda: gathered.replace(captured=count))
         return TracedCall(program, traced.captured, pair)
 

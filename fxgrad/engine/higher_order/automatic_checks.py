@@ -7,6 +7,7 @@ out whether anything may be: it tests for NaNs where no later operation would ha
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,11 +22,13 @@ from fxgrad.engine.analyses.intervals import (
     exact_result,
     fits,
     intervals_of,
+    of_constant,
     operands_of,
     outputs_of,
     region_inputs,
 )
 from fxgrad.engine.core.analysis import Analysis, Collection
+from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.program import Atom, Equation, Program, Source
@@ -33,6 +36,7 @@ from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.regions import Region, replace_programs
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors.speculative import exposes_nans
+from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
 from fxgrad.engine.higher_order.checks import check_error, check_p, first_false
 from fxgrad.engine.ops import (
@@ -55,6 +59,7 @@ from fxgrad.engine.ops.pointwise import acts_on_each
 from fxgrad.engine.ops.reductions import reduce_max, reduce_or
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.tracer import Tracer
 
 KINDS = {"nan": "NaN made", "div": "division by 0", "sqrt": "root or logarithm of a negative number",
          "index": "index out of range", "overflow": "integer overflow"}
@@ -310,14 +315,45 @@ def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], known
 # --- programs with checks -------------------------------------------------------------------------------------------
 
 
-def add_checks(program: Program, kinds: frozenset[str], quick: bool) -> Program:
+def add_checks(program: Program, kinds: frozenset[str], quick: bool, constants: Sequence[Any] = ()) -> Program:
     """Return `program` with automatic checks of these `kinds`, in its nested programs too.
 
     The `quick` form is for `gather_checks`; it tests the outputs for NaNs as well. Otherwise calls of jitted functions
-    are ordinary ones.
+    are ordinary ones. `constants` are the values of the first inputs, which the function closes over.
     """
-    return memoize(program, ("automatic checks", kinds, quick), lambda: _Checks(kinds, quick).of(
-        program, None, (), [any_value(aval) for aval in program.in_avals], is_main=True))
+    bounds = (*map(_coarse_interval, constants, program.in_avals),
+              *(any_value(aval) for aval in program.in_avals[len(constants):]))
+    return memoize(program, ("automatic checks", kinds, quick, bounds), lambda: _Checks(kinds, quick).of(
+        program, None, (), bounds, is_main=True))
+
+
+def _coarse_interval(value: Any, aval: Aval) -> Interval:
+    """Return an interval around a number or a small array of integers, one of few, since there is a program for each.
+
+    Small integers are kept, other numbers lie between powers of two, or of sixteen.
+    """
+    kind = dtypes.kind_of(aval.dtype)
+    if isinstance(value, Tracer) or is_jax(value) or aval.size == 0 or kind not in "biuf" or aval.size > (
+            1 if kind == "f" else _FEW):
+        return any_value(aval)
+    low, high, nan, _ = of_constant(value, aval)
+    base = 16.0 if kind == "f" else 2.0
+    ends = _power_around(low, base, -1), _power_around(high, base, 1)
+    return Interval(*ends, nan) if kind in "bf" or fits(Interval(*ends, nan), aval) else any_value(aval)
+
+
+_FEW = 64
+"""The size of arrays of indices that are looked at."""
+
+
+def _power_around(number: float, base: float, sign: int) -> float:
+    """Return the number of a coarse grid that is nearest to `number` from below (`sign` -1) or above (1)."""
+    if math.isinf(number) or (math.fabs(number) <= 16 and number == int(number)):
+        return number
+    exponent = math.floor(math.log(math.fabs(number), base))
+    near = sorted(math.copysign(min(base ** (exponent + step), sys.float_info.max), number) for step in (-1, 0, 1, 2))
+    return next(each for each in near if each >= number) if sign > 0 else next(
+        each for each in reversed(near) if each <= number)
 
 
 class _Checks:
@@ -339,7 +375,7 @@ class _Checks:
 
         def build(*values: Any) -> tuple[list[Any], None]:
             def step(equation: Equation, inputs: list[Any]) -> Sequence[Any]:
-                return self._step(equation, inputs, around, tested, known)
+                return self._step(equation, inputs, around, tested, program, known)
 
             outputs = interpret(program, values, step)
             if is_main and looks:
@@ -353,7 +389,7 @@ class _Checks:
         return derive(program, key, build, program.in_avals).program
 
     def _step(self, equation: Equation, inputs: list[Any], around: Source | None, tested: set[Atom],
-              known: Intervals) -> Sequence[Any]:
+              program: Program, known: Intervals) -> Sequence[Any]:
         source = around or equation.source
         line = "" if source is None else f"{source.place} (in {source.code.co_name})" + (
             f", {equation.source.part} pass" if equation.source is not None and equation.source.part == "backward"
@@ -364,7 +400,7 @@ class _Checks:
         for rule in rules:
             if rule.before:
                 self._check(rule, equation, inputs, (), line)
-        outputs = self._bind(equation, inputs, source, given)
+        outputs = self._bind(equation, inputs, source, given, program, known)
         for rule in rules:
             if not rule.before:
                 self._check(rule, equation, inputs, outputs, line)
@@ -377,12 +413,12 @@ class _Checks:
         return outputs
 
     def _bind(self, equation: Equation, inputs: list[Any], source: Source | None,
-              given: Sequence[Interval]) -> Sequence[Any]:
+              given: Sequence[Interval], program: Program, known: Intervals) -> Sequence[Any]:
         regions, primitive = equation.regions, equation.primitive
         if not regions:
             return bind(primitive, *inputs, **equation.params)
         programs = [self.of(region.program, source if region.role == "inline" else None, _carries(region),
-                            region_inputs(equation, region, given)) for region in regions]
+                            region_inputs(equation, region, given, program, known)) for region in regions]
         if primitive is jit_call_p and not self._quick:
             primitive = named_call_p
         return bind(primitive, *inputs, **replace_programs(equation.params, regions, programs))

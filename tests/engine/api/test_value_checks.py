@@ -18,6 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import check, checked, errors, grad, jit, lax, vmap
+from fxgrad.engine.executors import callbacks
 from fxgrad.errors import CheckError
 
 Function = Callable[..., Any]
@@ -487,9 +488,92 @@ def test_out_shardings_of_a_checked_function_are_compared_with_its_own_results()
     assert str(plain.value).partition("\n")[0] == str(with_checks.value).partition("\n")[0]
 
 
-def test_code_compiled_ahead_of_time_has_checks() -> None:
-    compiled = jit(halve).lower(np.array([1.0, 2.0])).compile()
-    np.testing.assert_array_equal(compiled(np.array([1.0, 2.0]))["half"], [0.5, 1.0])
+def test_code_compiled_ahead_of_time_has_the_flag(capfd: pytest.CaptureFixture[str]) -> None:
+    given = np.array([1.0, 2.0])
+    jitted = jit(halve, static_argnames="mode")
+    lowered = jitted.lower(given, mode="same")
+    for compiled in (lowered.compile(), jitted.trace(given, mode="same").lower().compile()):
+        found = compiled(given)
+        np.testing.assert_array_equal(found["half"], [0.5, 1.0])
+        assert jax.tree.structure(found) == compiled.out_tree == jax.tree.structure(lowered.out_info)
+        assert raised(compiled, -given) == f"{-given} is not positive\n  at {line_of(halve, 1)}"
+    assert "callback" not in lowered.as_text()
+    assert capfd.readouterr().err == ""  # no code that calls Python ran
+
+
+def positive_sum(x: Any) -> Any:
+    fxgrad.check(fnp.all(x > 0), "{x} is not positive", x=x)
+    return fnp.sum(fnp.log(x) * x)
+
+
+def with_rule(decorate: Function) -> Function:
+    function = decorate(lambda x: positive_sum(x))
+    if decorate is fxgrad.custom_vjp:
+        function.defvjp(lambda x: (positive_sum(x), x), lambda x, cotangent: (cotangent * x,))
+    else:
+        function.defjvp(lambda primals, tangents: (positive_sum(*primals), fnp.sum(tangents[0])))
+    return function
+
+
+MESH = PartitionSpec("i")
+
+
+def on_devices(function: Function, **options: Any) -> Function:
+    return lambda x: fxgrad.shard_map(function, mesh=jax.make_mesh((2,), ("i",)), in_specs=MESH, out_specs=MESH,
+                                      **options)(x)
+
+
+def piece(x: Any) -> Any:
+    positive_sum(x)
+    return x * 2.0
+
+
+def steps_of_piece(x: Any) -> Any:
+    return lax.scan(lambda c, _: (piece(c + 0.0) / 2.0 - 1.0, None), x + 2.5, None, length=3)[0]
+
+
+INSIDE: dict[str, tuple[Function, str]] = {
+    "grad of jit": (grad(jit(positive_sum)), "[ 1. -2.]"),
+    "jvp of jit": (lambda x: fxgrad.jvp(jit(positive_sum), (x,), (x,)), "[ 1. -2.]"),
+    "hessian of jit": (fxgrad.hessian(jit(positive_sum)), "[ 1. -2.]"),
+    "vmap of jit": (vmap(lambda x: jit(positive_sum)(x[None])), "[-2.]\n  in entry 1 of the batch"),
+    "scan of jit": (lambda x: lax.scan(lambda c, _: (c - 1.5, jit(positive_sum)(c)), x + 1, None, length=2),
+                    "[ 2. -1.]\n  in turn 0 of 2 of a scan"),
+    "grad of checkpoint of jit": (grad(fxgrad.checkpoint(jit(positive_sum))), "[ 1. -2.]"),
+    "jit of checkpoint": (jit(grad(fxgrad.checkpoint(positive_sum))), "[ 1. -2.]"),
+    "jit of custom_vjp": (jit(with_rule(fxgrad.custom_vjp)), "[ 1. -2.]"),
+    "jit of grad of custom_vjp": (jit(grad(with_rule(fxgrad.custom_vjp))), "[ 1. -2.]"),
+    "jit of custom_jvp": (jit(with_rule(fxgrad.custom_jvp)), "[ 1. -2.]"),
+    "jit of grad of custom_jvp": (jit(grad(with_rule(fxgrad.custom_jvp))), "[ 1. -2.]"),
+    "jit of shard_map": (jit(on_devices(piece)), "[-2.]\n  on the device at i=1 of the mesh"),
+    "shard_map of jit": (on_devices(jit(piece)), "[-2.]\n  on the device at i=1 of the mesh"),
+    "jit of shard_map without check_vma": (jit(on_devices(piece, check_vma=False)),
+                                           "[-2.]\n  on the device at i=1 of the mesh"),
+    "jit of grad of shard_map": (jit(grad(lambda x: fnp.sum(on_devices(piece)(x)))),
+                                 "[-2.]\n  on the device at i=1 of the mesh"),
+    "jit of shard_map of scan": (jit(on_devices(steps_of_piece)),
+                                 "[-0.5]\n  on the device at i=1 of the mesh\n  in turn 1 of 3 of a scan"),
+}
+
+
+@pytest.mark.parametrize("convert", [np.asarray, jnp.asarray], ids=["NumPy", "jax"])
+@pytest.mark.parametrize("name", INSIDE)
+def test_the_flag_inside_transformations(name: str, convert: Function, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("compiled code calls Python")
+    monkeypatch.setattr(callbacks, "emit_debug_callback", refuse)
+    function, expected = INSIDE[name]
+    jax.block_until_ready(function(convert(np.array([1.0, 2.0]))))
+    text, _, context = expected.partition("\n")
+    assert raised(function, convert(np.array([1.0, -2.0]))) == (
+        f"{text} is not positive\n  at {line_of(positive_sum, 1)}" + (f"\n{context}" if context else ""))
+
+
+def test_checks_of_plain_calls_on_arrays_of_jax() -> None:
+    assert raised(positive_sum, jnp.array([1.0, -2.0])) == (
+        f"[ 1. -2.] is not positive\n  at {line_of(positive_sum, 1)}")
+    assert raised(lambda x: fxgrad.to_jax(positive_sum)(x), jnp.array([-2.0])) == (
+        f"[-2.] is not positive\n  at {line_of(positive_sum, 1)}")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
