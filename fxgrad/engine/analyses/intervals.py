@@ -26,7 +26,9 @@ from fxgrad.engine.ops import (
     creation,
     dynamic,
     exponential,
+    indexing,
     joining,
+    ordering,
     parts,
     pointwise,
     products,
@@ -183,14 +185,20 @@ def _where(program: Program, condition: Atom, number: int, atom: Atom, known: In
 
 
 def _refined(program: Program, condition: Atom, holds: bool, known: Intervals) -> dict[Atom, Interval]:
-    return refine(program, condition, holds, known, _Bounds(known))
+    every = _WithLiterals(known)
+
+    def inside(equation: Equation, region: Region) -> _WithLiterals:
+        given = [every[atom] for atom in equation.inputs]
+        return _WithLiterals(intervals_of(region.program, region_inputs(equation, region, given)))
+    return refine(program, condition, holds, every, inside)
 
 
-class _Bounds(dict[Atom, Interval]):
-    """Intervals of variables and of literals."""
+class _WithLiterals(dict[Atom, Interval]):
+    """The intervals of variables, and of any literal."""
 
     def __missing__(self, atom: Atom) -> Interval:
-        return operands_of([atom], self)[0]
+        assert isinstance(atom, Literal)
+        return of_constant(atom.value, atom.aval)
 
 
 def _branch_operands(equation: Equation, region: Region, inputs: Sequence[Interval], program: Program,
@@ -425,7 +433,11 @@ def _sum_of(exact: Interval, aval: Aval, count: int) -> Interval:
     nan = exact.nan or (partial.low == -INFINITE and partial.high == INFINITE)
     largest = _rounded(Interval(-most, most, nan), aval, terms).high
     error = largest - most if largest < INFINITE else INFINITE
-    return _rounded(Interval(exact.low - error, exact.high + error, nan), aval)
+    # A sum of numbers of one sign has that sign.
+    low = 0.0 if exact.low >= 0 and error == INFINITE else exact.low - error
+    high = 0.0 if exact.high <= 0 and error == INFINITE else exact.high + error
+    low, high = max(low, 0.0) if exact.low >= 0 else low, min(high, 0.0) if exact.high <= 0 else high
+    return _rounded(Interval(low, high, nan), aval)
 
 
 @interval_rules.register(structural.reduce_sum_p)
@@ -511,6 +523,71 @@ def _wave(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
 def _square_rule(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     found = _rounded(_square(inputs[0]), equation.outputs[0].aval)
     return [found._replace(low=max(found.low, 0.0)) if dtypes.is_floating(equation.outputs[0].aval.dtype) else found]
+
+
+@interval_rules.register(exponential.integer_pow_p)
+def _power(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, aval, exponent = inputs[0], equation.outputs[0].aval, equation.params["exponent"]
+    if exponent < 1:
+        return [any_value(aval)]
+    try:
+        ends = x.low ** exponent, x.high ** exponent
+    except OverflowError:
+        ends = (INFINITE, INFINITE) if exponent % 2 == 0 else (
+            x.low if x.low >= 0 else -INFINITE, x.high if x.high <= 0 else INFINITE)
+        if min(math.fabs(x.low), math.fabs(x.high)) > 1 and x.low * x.high > 0:
+            ends = (0.0, INFINITE) if x.low > 0 or exponent % 2 == 0 else (-INFINITE, 0.0)
+    if exponent % 2 == 0:
+        ends = 0.0 if 0 in x else min(ends), max(ends)
+    return [_rounded(Interval(min(ends), max(ends), x.nan), aval, exponent)]
+
+
+@interval_rules.register(arithmetic.rem_p)
+def _remainder(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, y = inputs
+    whole = dtypes.kind_of(equation.outputs[0].aval.dtype) in "iu"
+    most = max(math.fabs(y.low), math.fabs(y.high)) - whole
+    if 0 in y:
+        most = max(math.fabs(x.low), math.fabs(x.high), most) if whole else INFINITE
+    nan = not whole and (x.nan or y.nan or 0 in y or not x.is_finite)
+    return [Interval(max(min(x.low, 0.0), -most), min(max(x.high, 0.0), most), nan)]
+
+
+@interval_rules.register(comparison.and_p)
+def _bits(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    positive = [each.high for each in inputs if each.low >= 0]
+    if not positive or dtypes.kind_of(equation.outputs[0].aval.dtype) == "b":
+        return [any_value(equation.outputs[0].aval)]
+    return [Interval(0.0, min(positive), False)]
+
+
+@interval_rules.register(select.clamp_p)
+def _clamped(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    low, x, high = inputs
+    return [Interval(min(max(low.low, x.low), high.low), min(max(low.high, x.high), high.high),
+                     low.nan or x.nan or high.nan)]
+
+
+@interval_rules.register(indexing.gather_p)
+def _gathered(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, indices = inputs
+    params, shape = equation.params, equation.inputs[0].aval.shape
+    axes = params["start_index_map"]
+    rooms = [shape[axis] - params["slice_sizes"][axis] for axis in axes]
+    wraps = params["mode"] == "checked" and dtypes.kind_of(equation.inputs[1].aval.dtype) == "i"
+    least = [-shape[axis] if wraps else 0 for axis in axes]
+    inside = not axes or (indices.low >= max(least) and indices.high <= min(rooms))
+    return [x if inside or (params["mode"] == "clip" and min(rooms) >= 0) else any_value(equation.outputs[0].aval)]
+
+
+@interval_rules.register(indexing.scatter_p)
+def _scattered(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [inputs[0].join(inputs[2])]
+
+
+@interval_rules.register(ordering.sort_p)
+def _sorted(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [*inputs]
 
 
 @interval_rules.register(parts.abs_p)

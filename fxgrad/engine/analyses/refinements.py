@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import definitions
+from fxgrad.engine.core.regions import Region
 from fxgrad.engine.ops import comparison, reductions, structural
 
 if TYPE_CHECKING:
@@ -20,37 +21,60 @@ _NEGATED = {comparison.lt_p: comparison.ge_p, comparison.le_p: comparison.gt_p, 
             comparison.ge_p: comparison.lt_p, comparison.eq_p: comparison.ne_p, comparison.ne_p: comparison.eq_p}
 
 
-def refine(program: Program, condition: Atom, holds: bool, intervals: Mapping[Atom, Interval],
-           bounds: Mapping[Atom, Interval]) -> dict[Atom, Interval]:
+Inside = Callable[[Equation, Region], Mapping[Atom, "Interval"]]
+"""(equation, one of its regions) -> the intervals of the variables and literals in that program."""
+
+
+def refine(program: Program, condition: Atom, holds: bool, known: Mapping[Atom, Interval], inside: Inside,
+           ) -> dict[Atom, Interval]:
     """Return narrower intervals of variables of `program`, at elements where `condition` is `holds`.
 
-    `intervals` has those of the variables, and `bounds` those of the variables and literals that conditions compare.
+    `known` has the intervals of its variables and literals.
     """
-    found: dict[Atom, Interval] = {}
-    _visit(definitions(program), condition, holds, intervals, bounds, found)
+    made, found = definitions(program), dict[Atom, "Interval"]()
+    todo = [(condition, holds)]
+    while todo:
+        atom, expected = todo.pop()
+        equation = made.get(atom) if isinstance(atom, Variable) else None
+        if equation is None:
+            continue
+        primitive, inputs = equation.primitive, equation.inputs
+        if primitive in _NEGATED:
+            _compare(primitive, expected, inputs, known, found)
+        elif equation.regions:
+            todo += _in_regions(equation, equation.outputs.index(atom), expected, inside, found)
+        elif inputs[0].aval.dtype == dtypes.bool_:
+            if primitive is comparison.not_p:
+                todo.append((inputs[0], not expected))
+            elif primitive in (_ALL if expected else _SOME):
+                todo += [(each, expected) for each in inputs]
     return found
 
 
-def _visit(made: Mapping[Variable, Equation], condition: Atom, holds: bool, intervals: Mapping[Atom, Interval],
-           bounds: Mapping[Atom, Interval], found: dict[Atom, Interval]) -> None:
-    equation = made.get(condition) if isinstance(condition, Variable) else None
-    if equation is None:
-        return
-    primitive, inputs = equation.primitive, equation.inputs
-    whole = reductions.reduce_and_p if holds else reductions.reduce_or_p
-    both = comparison.and_p if holds else comparison.or_p
-    if primitive is comparison.not_p:
-        _visit(made, inputs[0], not holds, intervals, bounds, found)
-    elif primitive in (both, whole, structural.convert_element_type_p) and all(
-            atom.aval.dtype == dtypes.bool_ for atom in inputs):
-        for atom in inputs:
-            _visit(made, atom, holds, intervals, bounds, found)
-    elif primitive in _NEGATED:
-        _compare(primitive, holds, inputs, intervals, bounds, found)
+_ALL = frozenset({comparison.and_p, reductions.reduce_and_p, structural.convert_element_type_p})
+_SOME = frozenset({comparison.or_p, reductions.reduce_or_p, structural.convert_element_type_p})
 
 
-def _compare(primitive: Primitive, holds: bool, inputs: list[Atom], intervals: Mapping[Atom, Interval],
-             bounds: Mapping[Atom, Interval], found: dict[Atom, Interval]) -> None:
+def _in_regions(equation: Equation, place: int, expected: bool, inside: Inside, found: dict[Atom, Interval],
+                ) -> list[tuple[Atom, bool]]:
+    """Narrow the operands of a call, or of the only branch that can return `expected`; return what holds besides."""
+    if equation.regions[0].role not in ("branch", "inline", "call"):
+        return []
+    possible = [(number, region) for number, region in enumerate(equation.regions)
+                if not isinstance(output := region.program.outputs[place], Literal) or bool(output.value) == expected]
+    if len(possible) != 1:
+        return []
+    (number, region), = possible
+    program, known = region.program, inside(equation, region)
+    narrower = refine(program, program.outputs[place], expected, known, inside)
+    for link, var in zip(region.inputs, program.inputs, strict=True):
+        if var in narrower and link.how == "same" and isinstance(equation.inputs[link.place], Variable):
+            found.setdefault(equation.inputs[link.place], narrower[var])
+    return [(equation.inputs[0], number == 1)] if region.role == "branch" and len(equation.regions) == 2 else []
+
+
+def _compare(primitive: Primitive, holds: bool, inputs: list[Atom], known: Mapping[Atom, Interval],
+             found: dict[Atom, Interval]) -> None:
     """Narrow both operands of a comparison."""
     if any(dtypes.kind_of(atom.aval.dtype) not in "iuf" for atom in inputs):
         return
@@ -61,10 +85,10 @@ def _compare(primitive: Primitive, holds: bool, inputs: list[Atom], intervals: M
     # A comparison that holds has no NaN, but for an inequality; one that does not may have any.
     is_of_numbers = holds if primitive is not comparison.ne_p else not holds
     for atom, other, is_first in ((first, second, True), (second, first, False)):
-        limit = bounds[other]
+        limit = known[other]
         if not isinstance(atom, Variable) or (limit.nan and not is_of_numbers):
             continue
-        before = found.get(atom, intervals[atom])
+        before = found.get(atom, known[atom])
         if is_of_numbers:
             before = before.without_nan()
         if relation in (comparison.lt_p, comparison.le_p):

@@ -31,7 +31,7 @@ from fxgrad.engine.core.analysis import Analysis, Collection
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.interpreter import interpret
-from fxgrad.engine.core.program import Atom, Equation, Program, Source
+from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.regions import Region, replace_programs
 from fxgrad.engine.derivation.derive import derive
@@ -112,6 +112,8 @@ class Rule(NamedTuple):
     holds: Callable[[Equation, Sequence[Interval]], bool] = lambda equation, intervals: False
     """Whether it cannot fail for operands in these intervals."""
     form: str = Finding.form
+    passed: Callable[[Equation, Sequence[Interval]], dict[Atom, Interval]] = lambda equation, intervals: {}
+    """The intervals of operands and results that have passed it."""
 
 
 check_rules: Collection[Rule] = Collection("check_rules", "The automatic checks of an operation, but for NaNs.")
@@ -125,10 +127,15 @@ def _nonzero_divisor(_: Equation, inputs: list[Any], __: Sequence[Any]) -> Any:
     return ne(inputs[1], np.zeros((), aval_of(inputs[1]).dtype)[()])
 
 
-check_rules.add(Rule("div", _nonzero_divisor, holds=lambda _, given: 0 not in given[1] and not given[1].nan),
+def _is_nonzero(place: int) -> Callable[[Equation, Sequence[Interval]], dict[Atom, Interval]]:
+    return lambda equation, given: {equation.inputs[place]: given[place]._replace(zero=False)}
+
+
+check_rules.add(Rule("div", _nonzero_divisor, holds=lambda _, given: 0 not in given[1], passed=_is_nonzero(1)),
                 arithmetic.div_p, arithmetic.rem_p)
 check_rules.add(Rule("div", lambda _, inputs, __: ne(inputs[0], np.zeros((), aval_of(inputs[0]).dtype)[()]),
-                     holds=lambda _, given: 0 not in given[0], form="the divisor is {operands}"),
+                     holds=lambda _, given: 0 not in given[0], form="the divisor is {operands}",
+                     passed=_is_nonzero(0)),
                 arithmetic.nonzero_divisor_p)
 
 
@@ -142,9 +149,23 @@ def _above(least: float, strict: bool = False) -> Callable[..., Any]:
     return condition
 
 
-check_rules.add(Rule("sqrt", _above(0.0), holds=lambda _, given: given[0].low >= 0),
+def _surely_above(least: float) -> dict[str, Any]:
+    """Return when numbers are not below `least`, and what is known of those that are not.
+
+    A comparison with 0 says nothing of the numbers that XLA takes for 0, and neither does the operation.
+    """
+    def holds(equation: Equation, given: Sequence[Interval]) -> bool:
+        aval = equation.inputs[0].aval
+        return dtypes.is_floating(aval.dtype) and given[0].low >= least - float(dtypes.finfo(aval.dtype).tiny)
+
+    def passed(equation: Equation, given: Sequence[Interval]) -> dict[Atom, Interval]:
+        return {equation.inputs[0]: given[0]._replace(low=max(given[0].low, least), high=max(given[0].high, least))}
+    return {"holds": holds, "passed": passed}
+
+
+check_rules.add(Rule("sqrt", _above(0.0), **_surely_above(0.0)),
                 exponential.sqrt_p, exponential.rsqrt_p, exponential.log_p)
-check_rules.add(Rule("sqrt", _above(-1.0), holds=lambda _, given: given[0].low >= -1), exponential.log1p_p)
+check_rules.add(Rule("sqrt", _above(-1.0), **_surely_above(-1.0)), exponential.log1p_p)
 
 
 def _in_range(indices: Any, sizes: Sequence[int], extents: Sequence[int], wraps: bool) -> Any:
@@ -169,23 +190,45 @@ def _gathered(equation: Equation, inputs: list[Any], _: Sequence[Any]) -> Any:
                      params["mode"] == "checked")
 
 
-def _scattered(equation: Equation, inputs: list[Any], _: Sequence[Any]) -> Any:
+def _extents(equation: Equation) -> dict[int, int]:
+    """Return the sizes of the windows of a scatter along axes of the operand that have any."""
     params, shape, updates = equation.params, equation.inputs[0].aval.shape, equation.inputs[2].aval.shape
+    whole = [axis for axis in range(len(shape))
+             if axis not in params["inserted_window_dims"] and axis not in params["operand_batching_dims"]]
+    return dict(zip(whole, (updates[axis] for axis in params["update_window_dims"]), strict=True))
+
+
+def _scattered(equation: Equation, inputs: list[Any], _: Sequence[Any]) -> Any:
+    params, shape = equation.params, equation.inputs[0].aval.shape
     axes = params["scatter_dims_to_operand_dims"]
     if not axes:
         return None
-    whole = [axis for axis in range(len(shape))
-             if axis not in params["inserted_window_dims"] and axis not in params["operand_batching_dims"]]
-    extents = dict(zip(whole, (updates[axis] for axis in params["update_window_dims"]), strict=True))
+    extents = _extents(equation)
     return _in_range(inputs[1], [shape[axis] for axis in axes], [extents.get(axis, 1) for axis in axes],
                      params["mode"] == "checked")
 
 
-def _surely_gathered(equation: Equation, given: Sequence[Interval]) -> bool:
+def _range_of(equation: Equation) -> tuple[float, float]:
+    """Return the range in which all indices of a gather or scatter are within their axes."""
     params, shape = equation.params, equation.inputs[0].aval.shape
-    rooms = [shape[axis] - params["slice_sizes"][axis] for axis in params["start_index_map"]]
-    least = [-shape[axis] if params["mode"] == "checked" else 0 for axis in params["start_index_map"]]
-    return not rooms or (given[1].low >= max(least) and given[1].high <= min(rooms))
+    axes = params.get("start_index_map", params.get("scatter_dims_to_operand_dims"))
+    extents = dict(enumerate(params["slice_sizes"])) if "slice_sizes" in params else _extents(equation)
+    least = [-shape[axis] if params["mode"] == "checked" else 0 for axis in axes]
+    return max(least, default=-math.inf), min((shape[axis] - extents.get(axis, 1) for axis in axes), default=math.inf)
+
+
+def _surely_gathered(equation: Equation, given: Sequence[Interval]) -> bool:
+    least, most = _range_of(equation)
+    return given[1].low >= least and given[1].high <= most
+
+
+def _has_gathered(equation: Equation, given: Sequence[Interval]) -> dict[Atom, Interval]:
+    params, indices = equation.params, given[1]
+    if len(params.get("start_index_map", params.get("scatter_dims_to_operand_dims"))) != 1:
+        return {}  # one interval for the indices of several axes
+    least, most = _range_of(equation)
+    low = max(indices.low, least)
+    return {equation.inputs[1]: indices._replace(low=low, high=max(min(indices.high, most), low))}
 
 
 def _surely_sliced(number: int) -> Callable[[Equation, Sequence[Interval]], bool]:
@@ -198,8 +241,8 @@ def _surely_sliced(number: int) -> Callable[[Equation, Sequence[Interval]], bool
 
 
 SCATTERS = (indexing.scatter_p, indexing.scatter_add_p, indexing.scatter_sub_p, indexing.scatter_mul_p)
-check_rules.add(Rule("index", _gathered, holds=_surely_gathered), indexing.gather_p)
-check_rules.add(Rule("index", _scattered), *SCATTERS)
+check_rules.add(Rule("index", _gathered, holds=_surely_gathered, passed=_has_gathered), indexing.gather_p)
+check_rules.add(Rule("index", _scattered, holds=_surely_gathered, passed=_has_gathered), *SCATTERS)
 
 
 def _sliced(equation: Equation, starts: list[Any], extents: Sequence[int]) -> Any:
@@ -233,7 +276,16 @@ def _surely_fits(equation: Equation, given: Sequence[Interval]) -> bool:
     return max(math.fabs(exact.low), math.fabs(exact.high)) < 2.0 ** 52 and fits(exact, aval)
 
 
-check_rules.add(Rule("overflow", _fits, before=False, holds=_surely_fits),
+def _has_fitted(equation: Equation, given: Sequence[Interval]) -> dict[Atom, Interval]:
+    exact, aval = exact_result(equation, given), equation.outputs[0].aval
+    every = any_value(aval)
+    if exact is None or dtypes.kind_of(aval.dtype) not in "iu" or math.isnan(exact.low + exact.high):
+        return {}
+    low = min(max(exact.low, every.low), every.high)
+    return {equation.outputs[0]: Interval(low, max(min(exact.high, every.high), low), False)}
+
+
+check_rules.add(Rule("overflow", _fits, before=False, holds=_surely_fits, passed=_has_fitted),
                 pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p,
                 arithmetic.neg_p, structural.reduce_sum_p, cumulative.cumsum_p)
 
@@ -374,8 +426,10 @@ class _Checks:
         of_numbers = intervals_of(program, [each.without_nan() for each in bounds]) if is_main and looks else {}
 
         def build(*values: Any) -> tuple[list[Any], None]:
+            seen = dict(zip(program.inputs, bounds, strict=True))  # with what earlier checks say of values
+
             def step(equation: Equation, inputs: list[Any]) -> Sequence[Any]:
-                return self._step(equation, inputs, around, tested, program, known)
+                return self._step(equation, inputs, around, tested, program, seen)
 
             outputs = interpret(program, values, step)
             if is_main and looks:
@@ -389,7 +443,7 @@ class _Checks:
         return derive(program, key, build, program.in_avals).program
 
     def _step(self, equation: Equation, inputs: list[Any], around: Source | None, tested: set[Atom],
-              program: Program, known: Intervals) -> Sequence[Any]:
+              program: Program, known: dict[Atom, Interval]) -> Sequence[Any]:
         source = around or equation.source
         line = "" if source is None else f"{source.place} (in {source.code.co_name})" + (
             f", {equation.source.part} pass" if equation.source is not None and equation.source.part == "backward"
@@ -400,10 +454,13 @@ class _Checks:
         for rule in rules:
             if rule.before:
                 self._check(rule, equation, inputs, (), line)
+                known.update(_of_variables(rule.passed(equation, given)))
+        known.update(zip(equation.outputs, outputs_of(equation, given, program, known), strict=True))
         outputs = self._bind(equation, inputs, source, given, program, known)
         for rule in rules:
             if not rule.before:
                 self._check(rule, equation, inputs, outputs, line)
+                known.update(_of_variables(rule.passed(equation, given)))
         if self._quick:
             for var, output in zip(equation.outputs, outputs, strict=True):
                 if var in tested and var.aval.size:
@@ -452,6 +509,10 @@ class _Checks:
                     passed = reduce_or(passed, tuple(range(aval_of(passed).ndim)))
                 condition = or_(condition, passed)
             bind(check_p, condition, *inputs, report=Finding("nan", equation.primitive.name, line), lanes=())
+
+
+def _of_variables(intervals: dict[Atom, Interval]) -> dict[Atom, Interval]:
+    return {atom: interval for atom, interval in intervals.items() if isinstance(atom, Variable)}
 
 
 def _has_no_nan(value: Any) -> Any:
