@@ -47,7 +47,10 @@ _TURNS = 4
 
 
 class Interval(NamedTuple):
-    """All elements of an array lie in [low, high], but for NaNs, which `nan` allows, and 0, unless `zero` allows it."""
+    """All elements of an array lie in [low, high], but for NaNs, which `nan` allows, and 0, unless `zero` allows it.
+
+    The ends for integers are Python's, which are exact.
+    """
 
     low: float
     high: float
@@ -80,19 +83,8 @@ def any_value(aval: Aval) -> Interval:
         return Interval(0.0, 1.0, False)
     if kind in "iu":
         info = dtypes.iinfo(aval.dtype)
-        return Interval(_down(int(info.min)), _up(int(info.max)), False)
+        return Interval(int(info.min), int(info.max), False)
     return Interval(-INFINITE, INFINITE, dtypes.is_inexact(aval.dtype))
-
-
-def _down(number: float) -> float:
-    """Return the nearest float64 that is not above a Python number."""
-    near = float(number)
-    return near if near <= number else math.nextafter(near, -INFINITE)
-
-
-def _up(number: float) -> float:
-    near = float(number)
-    return near if near >= number else math.nextafter(near, INFINITE)
 
 
 def fits(interval: Interval, aval: Aval) -> bool:
@@ -107,8 +99,6 @@ def _rounded(interval: Interval, aval: Aval, terms: int = 1) -> Interval:
     if math.isnan(low) or math.isnan(high):
         return any_value(aval)
     if dtypes.kind_of(aval.dtype) in "iu":
-        low, high = math.nextafter(low, -INFINITE) if abs(low) >= 2.0 ** 53 else low, (
-            math.nextafter(high, INFINITE) if abs(high) >= 2.0 ** 53 else high)
         found = Interval(low, high, False, zero)
         return found if fits(found, aval) else any_value(aval)
     if not dtypes.is_floating(aval.dtype):
@@ -130,7 +120,7 @@ def of_constant(value: object, aval: Aval) -> Interval:
     if not array.size:
         return Interval(0.0, 0.0, False)
     if dtypes.kind_of(aval.dtype) in "biu":
-        return Interval(_down(int(array.min())), _up(int(array.max())), False)
+        return Interval(int(array.min()), int(array.max()), False)
     numbers = array.astype(np.float64)
     nans = np.isnan(numbers)
     numbers = numbers[~nans]
@@ -252,11 +242,11 @@ class _Loop:
         self._places = [place for place, link in enumerate(body.inputs) if link.how == "carry"]
         self._made = [place for place, link in enumerate(body.outputs) if link.how == "carry"]
         self._starts = [self._inside[place] for place in self._places]
-        self._times: float | None = body.times
+        self._times: int | None = body.times
         if body.times is None and condition is None and body.inputs and equation.inputs and (
                 equation.inputs[0].aval.shape == () and dtypes.kind_of(equation.inputs[0].aval.dtype) in "iu"
                 and all(link.place != 0 for link in body.inputs)):
-            self._times = max(inputs[0].high, 0.0)  # the operand that no turn takes is the number of turns
+            self._times = max(int(inputs[0].high), 0)  # the operand that no turn takes is the number of turns
 
     def carries(self) -> tuple[list[Interval], list[Interval]]:
         """Return the intervals of the carries between turns, and those in a turn, where the condition held."""
@@ -316,11 +306,11 @@ class _Loop:
             step, = [each for each in equation.inputs if each is not var] or [var]
             if not isinstance(step, Literal):
                 continue
-            by, start = float(np.asarray(step.value)), self._starts[number]
-            ends = _product(by, max(self._times - 1, 0.0)), _product(by, self._times)
-            reached = Interval(start.low + min(0.0, *ends), start.high + max(0.0, *ends), False)
+            by, start = int(np.asarray(step.value)), self._starts[number]
+            ends = by * max(self._times - 1, 0), by * self._times
+            reached = Interval(start.low + min(0, *ends), start.high + max(0, *ends), False)
             if fits(reached, var.aval):
-                found[number] = Interval(start.low + min(0.0, ends[0]), start.high + max(0.0, ends[0]), False)
+                found[number] = Interval(start.low + min(0, ends[0]), start.high + max(0, ends[0]), False)
         return found
 
 
@@ -460,13 +450,23 @@ def _dot(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
 def _quotient(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     x, y = inputs
     aval = equation.outputs[0].aval
-    if dtypes.kind_of(aval.dtype) in "iu" or 0 in y or min(abs(y.low), abs(y.high)) < float(
+    if dtypes.kind_of(aval.dtype) in "iu":
+        return [_whole_quotient(x, y, aval)]
+    if 0 in y or min(abs(y.low), abs(y.high)) < float(
             dtypes.finfo(aval.dtype).tiny):
         return [any_value(aval)]  # XLA takes what is less for 0
     nan = x.nan or y.nan or not (x.is_finite or y.is_finite)
     ends = [0.0] * (not y.is_finite)
     ends += [_divided(a, b) for a in x[:2] for b in y[:2] if not math.isinf(b)]
     return [_rounded(Interval(min(ends), max(ends), nan), aval)]
+
+
+def _whole_quotient(x: Interval, y: Interval, aval: Aval) -> Interval:
+    """Return the interval of quotients toward zero."""
+    if y.low <= 0:
+        return any_value(aval)
+    ends = [(abs(int(a)) // int(b)) * (1 if a > 0 else -1) for a in x[:2] for b in y[:2]]
+    return Interval(min(ends), max(ends), False)
 
 
 def _divided(x: float, y: float) -> float:
@@ -525,18 +525,23 @@ def _square_rule(equation: Equation, inputs: Sequence[Interval]) -> list[Interva
     return [found._replace(low=max(found.low, 0.0)) if dtypes.is_floating(equation.outputs[0].aval.dtype) else found]
 
 
+def _raised(x: float, exponent: int) -> float:
+    try:
+        return x ** exponent
+    except OverflowError:
+        return -INFINITE if x < 0 and exponent % 2 else INFINITE
+
+
+_LARGEST_POWER = 64
+"""Powers above it are not computed."""
+
+
 @interval_rules.register(exponential.integer_pow_p)
 def _power(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     x, aval, exponent = inputs[0], equation.outputs[0].aval, equation.params["exponent"]
-    if exponent < 1:
+    if exponent < 1 or exponent > _LARGEST_POWER:
         return [any_value(aval)]
-    try:
-        ends = x.low ** exponent, x.high ** exponent
-    except OverflowError:
-        ends = (INFINITE, INFINITE) if exponent % 2 == 0 else (
-            x.low if x.low >= 0 else -INFINITE, x.high if x.high <= 0 else INFINITE)
-        if min(math.fabs(x.low), math.fabs(x.high)) > 1 and x.low * x.high > 0:
-            ends = (0.0, INFINITE) if x.low > 0 or exponent % 2 == 0 else (-INFINITE, 0.0)
+    ends = _raised(x.low, exponent), _raised(x.high, exponent)
     if exponent % 2 == 0:
         ends = 0.0 if 0 in x else min(ends), max(ends)
     return [_rounded(Interval(min(ends), max(ends), x.nan), aval, exponent)]
@@ -546,17 +551,19 @@ def _power(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
 def _remainder(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     x, y = inputs
     whole = dtypes.kind_of(equation.outputs[0].aval.dtype) in "iu"
-    most = max(math.fabs(y.low), math.fabs(y.high)) - whole
-    if 0 in y:
-        most = max(math.fabs(x.low), math.fabs(x.high), most) if whole else INFINITE
+    most = max(abs(y.low), abs(y.high)) - whole
+    if 0 in y and whole:
+        most = max(abs(x.low), abs(x.high), most)
     nan = not whole and (x.nan or y.nan or 0 in y or not x.is_finite)
-    return [Interval(max(min(x.low, 0.0), -most), min(max(x.high, 0.0), most), nan)]
+    return [Interval(max(min(x.low, 0), -most), min(max(x.high, 0), most), nan)]
 
 
 @interval_rules.register(comparison.and_p)
 def _bits(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    if dtypes.kind_of(equation.outputs[0].aval.dtype) == "b":
+        return [Interval(min(each.low for each in inputs), min(each.high for each in inputs), False)]
     positive = [each.high for each in inputs if each.low >= 0]
-    if not positive or dtypes.kind_of(equation.outputs[0].aval.dtype) == "b":
+    if not positive:
         return [any_value(equation.outputs[0].aval)]
     return [Interval(0.0, min(positive), False)]
 
@@ -600,14 +607,17 @@ def _magnitude(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]
 
 
 @interval_rules.register(parts.sign_p)
-def _sign(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
-    return [Interval(-1.0, 1.0, inputs[0].nan)]
+def _sign(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, least = inputs[0], _least(equation.inputs[0].aval)
+    return [Interval(-1 if x.low < 0 else 1 if x.low > least else 0, 1 if x.high > 0 else -1 if x.high < -least else 0,
+                     x.nan)]
 
 
 @interval_rules.register(parts.floor_p, parts.ceil_p)
 def _whole(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     x = inputs[0]
-    return [Interval(float(np.floor(x.low)), float(np.ceil(x.high)), x.nan)]
+    ends = [each if math.isinf(each) else whole(each) for whole, each in ((math.floor, x.low), (math.ceil, x.high))]
+    return [Interval(*ends, x.nan)]
 
 
 @interval_rules.register(arithmetic.nonzero_divisor_p)
@@ -647,6 +657,9 @@ def _joined(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
 
 @interval_rules.register(select.select_n_p)
 def _chosen(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    which, *cases = inputs
+    if which.low == which.high and 0 <= which.low < len(cases):
+        return [cases[int(which.low)]]
     return [functools.reduce(Interval.join, inputs[1:])]
 
 
@@ -655,21 +668,70 @@ def _updated(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     return [inputs[0].join(inputs[1])]
 
 
+FALSE, TRUE = Interval(0, 0, False), Interval(1, 1, False)
+"""The intervals of conditions that are known."""
+
+
+def _least(aval: Aval) -> float:
+    """Return the least number that XLA does not take for 0."""
+    return float(dtypes.finfo(aval.dtype).tiny) if dtypes.is_floating(aval.dtype) else 0
+
+
+def _is_less(x: Interval, y: Interval, aval: Aval) -> bool:
+    """Return whether all numbers of `x` are less than those of `y`, for XLA too, which takes tiny ones for 0."""
+    if x.nan or y.nan or x.high >= y.low:
+        return False
+    return x.high <= -_least(aval) or y.low >= _least(aval)
+
+
+def _comparison(equation: Equation, x: Interval, y: Interval) -> bool | None:
+    """Return the result of a comparison if the intervals decide it."""
+    primitive, aval = equation.primitive, equation.inputs[0].aval
+    if primitive in (comparison.gt_p, comparison.ge_p):
+        x, y = y, x
+    below, above = _is_less(x, y, aval), _is_less(y, x, aval)
+    if primitive in (comparison.eq_p, comparison.ne_p):
+        is_same = dtypes.kind_of(aval.dtype) in "biu" and x.low == x.high == y.low == y.high
+        differ = below or above or (y[:2] == (0, 0) and 0 not in x and not x.nan)
+        return (primitive is comparison.eq_p) if is_same else (primitive is comparison.ne_p) if differ else None
+    touches = dtypes.kind_of(aval.dtype) in "biu"
+    if primitive in (comparison.lt_p, comparison.gt_p):
+        return True if below else False if above or (touches and x.low >= y.high) else None
+    return True if below or (touches and x.high <= y.low) else False if above else None
+
+
 @interval_rules.register(comparison.eq_p, comparison.ne_p, comparison.lt_p, comparison.le_p, comparison.gt_p,
                          comparison.ge_p)
-def _compared(_: Equation, __: Sequence[Interval]) -> list[Interval]:
-    return [Interval(0.0, 1.0, False)]
+def _compared(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    found = _comparison(equation, *inputs)
+    return [Interval(0, 1, False) if found is None else TRUE if found else FALSE]
+
+
+@interval_rules.register(comparison.not_p)
+def _negated(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]
+    if dtypes.kind_of(equation.outputs[0].aval.dtype) == "b":
+        return [Interval(1 - x.high, 1 - x.low, False)]
+    return [any_value(equation.outputs[0].aval)]
+
+
+@interval_rules.register(comparison.or_p)
+def _either(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, y = inputs
+    if dtypes.kind_of(equation.outputs[0].aval.dtype) == "b":
+        return [Interval(max(x.low, y.low), max(x.high, y.high), False)]
+    return [any_value(equation.outputs[0].aval)]
 
 
 @interval_rules.register(reductions.argmax_p, reductions.argmin_p)
 def _place(equation: Equation, _: Sequence[Interval]) -> list[Interval]:
-    return [_rounded(Interval(0.0, float(max(_count(equation) - 1, 0)), False), equation.outputs[0].aval)]
+    return [_rounded(Interval(0, max(_count(equation) - 1, 0), False), equation.outputs[0].aval)]
 
 
 @interval_rules.register(creation.iota_p)
 def _numbers(equation: Equation, _: Sequence[Interval]) -> list[Interval]:
     last = max(equation.params["shape"][equation.params["dimension"]] - 1, 0)
-    return [_rounded(Interval(0.0, float(last), False), equation.outputs[0].aval)]
+    return [_rounded(Interval(0, last, False), equation.outputs[0].aval)]
 
 
 @interval_rules.register(structural.convert_element_type_p)
@@ -681,6 +743,6 @@ def _converted(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]
         if dtypes.is_floating(before.dtype):
             if x.nan or not x.is_finite:
                 return [any_value(after)]
-            x = Interval(float(np.floor(x.low)), float(np.ceil(x.high)), False)
+            x = Interval(math.floor(x.low), math.ceil(x.high), False)
         return [x if fits(x, after) else any_value(after)]
     return [_rounded(x, after)]

@@ -100,8 +100,8 @@ def _compare(primitive: Primitive, holds: bool, inputs: list[Atom], known: Mappi
             found[atom] = before._replace(zero=False)
 
 
-def _step(strict: bool, aval: Aval) -> float:
-    return float(strict) if dtypes.kind_of(aval.dtype) in "iu" else 0.0
+def _step(strict: bool, aval: Aval) -> int:
+    return int(strict and dtypes.kind_of(aval.dtype) in "iu")
 
 
 def _below(x: Interval, limit: Interval, strict: bool, aval: Aval) -> Interval:

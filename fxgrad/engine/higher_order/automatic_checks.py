@@ -273,7 +273,7 @@ def _surely_fits(equation: Equation, given: Sequence[Interval]) -> bool:
     exact, aval = exact_result(equation, given), equation.outputs[0].aval
     if exact is None or dtypes.kind_of(aval.dtype) not in "iu" or math.isnan(exact.low + exact.high):
         return False
-    return max(math.fabs(exact.low), math.fabs(exact.high)) < 2.0 ** 52 and fits(exact, aval)
+    return fits(exact, aval)
 
 
 def _has_fitted(equation: Equation, given: Sequence[Interval]) -> dict[Atom, Interval]:
