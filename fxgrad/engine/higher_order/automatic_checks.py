@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -332,12 +333,14 @@ def _is_kept(equation: Equation) -> bool:
         0 in var.aval.shape or not dtypes.is_inexact(var.aval.dtype) for var in equation.outputs)
 
 
-def _can_make(equation: Equation, known: Intervals) -> bool:
-    """Return whether the operation may make a NaN of numbers."""
+def _made(equation: Equation, program: Program, known: Intervals) -> list[Atom]:
+    """Return the results in which the operation may make a NaN of numbers."""
     if makes_no_nan.of(equation.primitive) or not any(dtypes.is_inexact(var.aval.dtype) for var in equation.outputs):
-        return False
-    numbers = [interval.without_nan() for interval in operands_of(equation.inputs, known)]
-    return bool(equation.regions) or any(interval.nan for interval in outputs_of(equation, numbers))
+        return []
+    numbers = {atom: known[atom].without_nan() for atom in equation.inputs if isinstance(atom, Variable)}
+    return [var for var, interval in zip(equation.outputs, outputs_of(
+        equation, [each.without_nan() for each in operands_of(equation.inputs, known)], program,
+        ChainMap(numbers, dict(known))), strict=True) if interval.nan]
 
 
 def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], known: Intervals) -> set[Atom]:
@@ -347,13 +350,13 @@ def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], known
     NaN in it would stay until the loop ends.
     """
     kept = {*range(len(program.outputs))}
-    makes = {equation.outputs[0]: _can_make(equation, known) for equation in program.equations if equation.outputs}
+    made = {var for equation in program.equations for var in _made(equation, program, known)}
     while True:
         seen = {program.outputs[place] for place in kept}
         tested: set[Atom] = set()
         for equation in reversed(program.equations):
             for var in equation.outputs:
-                if makes[equation.outputs[0]] and dtypes.is_inexact(var.aval.dtype) and var not in seen:
+                if var in made and var not in seen:
                     tested.add(var)
                     seen.add(var)
             if _is_kept(equation) and seen.issuperset(equation.outputs):
@@ -465,7 +468,7 @@ class _Checks:
             for var, output in zip(equation.outputs, outputs, strict=True):
                 if var in tested and var.aval.size:
                     bind(check_p, _has_no_nan(output), report=Finding("nan", "", ""), lanes=())
-        elif "nan" in self._kinds and not equation.regions and _can_make(equation, known):
+        elif "nan" in self._kinds and not equation.regions and _made(equation, program, known):
             self._check_nans(equation, inputs, outputs, line)
         return outputs
 
