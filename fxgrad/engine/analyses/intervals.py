@@ -511,7 +511,19 @@ interval_rules.enter(_rising(lambda x: -INFINITE if x <= -1 else math.log1p(x), 
 interval_rules.enter(_rising(math.sqrt, 0.0, start=0.0), exponential.sqrt_p)
 interval_rules.enter(_rising(math.tanh, -1.0, 1.0), trigonometric.tanh_p)
 interval_rules.enter(_rising(math.atan, -1.6, 1.6), trigonometric.atan_p)
+interval_rules.enter(_rising(math.cbrt), exponential.cbrt_p)
 interval_rules.enter(_rising(_logistic, 0.0, 1.0), exponential.logistic_p)
+
+
+@interval_rules.register(trigonometric.atan2_p)
+def _angle(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [Interval(-3.2, 3.2, inputs[0].nan or inputs[1].nan)]
+
+
+@interval_rules.register(trigonometric.asin_p, trigonometric.acos_p)
+def _arc(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]
+    return [Interval(-1.6, 3.2, x.nan or x.low < -1 or x.high > 1)]
 
 
 @interval_rules.register(trigonometric.sin_p, trigonometric.cos_p)
@@ -616,8 +628,8 @@ def _sign(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
 @interval_rules.register(parts.floor_p, parts.ceil_p)
 def _whole(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     x = inputs[0]
-    ends = [each if math.isinf(each) else whole(each) for whole, each in ((math.floor, x.low), (math.ceil, x.high))]
-    return [Interval(*ends, x.nan)]
+    return [Interval(x.low if math.isinf(x.low) else math.floor(x.low),
+                     x.high if math.isinf(x.high) else math.ceil(x.high), x.nan)]
 
 
 @interval_rules.register(arithmetic.nonzero_divisor_p)

@@ -35,8 +35,7 @@ def refine(program: Program, condition: Atom, holds: bool, known: Mapping[Atom, 
     todo = [(condition, holds)]
     while todo:
         atom, expected = todo.pop()
-        equation = made.get(atom) if isinstance(atom, Variable) else None
-        if equation is None:
+        if not isinstance(atom, Variable) or (equation := made.get(atom)) is None:
             continue
         primitive, inputs = equation.primitive, equation.inputs
         if primitive in _NEGATED:
@@ -100,26 +99,25 @@ def _compare(primitive: Primitive, holds: bool, inputs: list[Atom], known: Mappi
             found[atom] = before._replace(zero=False)
 
 
-def _step(strict: bool, aval: Aval) -> int:
-    return int(strict and dtypes.kind_of(aval.dtype) in "iu")
-
-
 def _below(x: Interval, limit: Interval, strict: bool, aval: Aval) -> Interval:
-    high = min(x.high, _beyond(limit.high, aval, 1.0) - _step(strict, aval))
+    high = min(x.high, _end(limit.high, strict, aval, 1))
     # An interval without a number is one of code that does not run.
     x = x._replace(low=min(x.low, high), high=high)
     return x._replace(zero=x.zero and not (strict and limit.high <= 0))
 
 
 def _above(x: Interval, limit: Interval, strict: bool, aval: Aval) -> Interval:
-    low = max(x.low, _beyond(limit.low, aval, -1.0) + _step(strict, aval))
+    low = max(x.low, _end(limit.low, strict, aval, -1))
     x = x._replace(low=low, high=max(x.high, low))
     return x._replace(zero=x.zero and not (strict and limit.low >= 0))
 
 
-def _beyond(end: float, aval: Aval, sign: float) -> float:
-    """Return an end of an interval, moved by the numbers that XLA takes for 0 in a comparison."""
+def _end(limit: float, strict: bool, aval: Aval, sign: int) -> float:
+    """Return the greatest number (`sign` 1) that is less than `limit`, or equal to it unless `strict`; or the least.
+
+    XLA takes the least numbers for 0, so that they equal it, but are neither less nor greater.
+    """
     if dtypes.kind_of(aval.dtype) in "iu":
-        return end
+        return limit - sign * strict
     least = float(dtypes.finfo(aval.dtype).tiny)
-    return end + sign * least if abs(end) < least else end
+    return limit + sign * least if abs(limit) < least and not strict else limit

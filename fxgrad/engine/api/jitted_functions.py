@@ -181,7 +181,8 @@ class JittedFunction:
         split = self._static.split(args, kwargs)
 
         def find_failed(given: Args, named: Kwargs) -> Any:
-            return self._find_failed(*split.arguments(tree.leaves((given, named))))
+            positional, keywords = split.arguments(tree.leaves((given, named)))
+            return self._find_failed(tuple(positional), keywords)
         return self._checked.flagged_stage(name, args, kwargs, find_failed)
 
     def _stage_of_own(self, executables: Executables, name: str, args: Args, kwargs: Kwargs) -> Any:

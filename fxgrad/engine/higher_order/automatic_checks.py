@@ -209,10 +209,16 @@ def _scattered(equation: Equation, inputs: list[Any], _: Sequence[Any]) -> Any:
                      params["mode"] == "checked")
 
 
+def _indexed_axes(params: dict[str, Any]) -> tuple[int, ...]:
+    """Return the axes that the indices of a gather or scatter are for."""
+    axes: tuple[int, ...] = params["start_index_map" if "start_index_map" in params else "scatter_dims_to_operand_dims"]
+    return axes
+
+
 def _range_of(equation: Equation) -> tuple[float, float]:
     """Return the range in which all indices of a gather or scatter are within their axes."""
     params, shape = equation.params, equation.inputs[0].aval.shape
-    axes = params.get("start_index_map", params.get("scatter_dims_to_operand_dims"))
+    axes = _indexed_axes(params)
     extents = dict(enumerate(params["slice_sizes"])) if "slice_sizes" in params else _extents(equation)
     least = [-shape[axis] if params["mode"] == "checked" else 0 for axis in axes]
     return max(least, default=-math.inf), min((shape[axis] - extents.get(axis, 1) for axis in axes), default=math.inf)
@@ -225,7 +231,7 @@ def _surely_gathered(equation: Equation, given: Sequence[Interval]) -> bool:
 
 def _has_gathered(equation: Equation, given: Sequence[Interval]) -> dict[Atom, Interval]:
     params, indices = equation.params, given[1]
-    if len(params.get("start_index_map", params.get("scatter_dims_to_operand_dims"))) != 1:
+    if len(_indexed_axes(params)) != 1:
         return {}  # one interval for the indices of several axes
     least, most = _range_of(equation)
     low = max(indices.low, least)
@@ -337,7 +343,8 @@ def _made(equation: Equation, program: Program, known: Intervals) -> list[Atom]:
     """Return the results in which the operation may make a NaN of numbers."""
     if makes_no_nan.of(equation.primitive) or not any(dtypes.is_inexact(var.aval.dtype) for var in equation.outputs):
         return []
-    numbers = {atom: known[atom].without_nan() for atom in equation.inputs if isinstance(atom, Variable)}
+    numbers: dict[Atom, Interval] = {
+        atom: known[atom].without_nan() for atom in equation.inputs if isinstance(atom, Variable)}
     return [var for var, interval in zip(equation.outputs, outputs_of(
         equation, [each.without_nan() for each in operands_of(equation.inputs, known)], program,
         ChainMap(numbers, dict(known))), strict=True) if interval.nan]
@@ -429,7 +436,8 @@ class _Checks:
         of_numbers = intervals_of(program, [each.without_nan() for each in bounds]) if is_main and looks else {}
 
         def build(*values: Any) -> tuple[list[Any], None]:
-            seen = dict(zip(program.inputs, bounds, strict=True))  # with what earlier checks say of values
+            # With what earlier checks say of values.
+            seen: dict[Atom, Interval] = dict(zip(program.inputs, bounds, strict=True))
 
             def step(equation: Equation, inputs: list[Any]) -> Sequence[Any]:
                 return self._step(equation, inputs, around, tested, program, seen)

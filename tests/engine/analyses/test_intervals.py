@@ -37,6 +37,7 @@ UNARY: dict[str, Function] = {
     "name": lambda x: fxgrad.checkpoint_name(x, "x"), "split": lambda x: fnp.split(x, 2),
     "integer_pow": lambda x: (x ** 4, x ** 3), "sort": fnp.sort, "not": lambda x: ~(x > 1.0),
     "gather": lambda x: x[fnp.clip(x, -2, 2).astype(int)], "clamp": lambda x: lax.clamp(-0.5, x, 2.0),
+    "cbrt": fnp.cbrt, "asin": fnp.arcsin, "acos": fnp.arccos,
     "nonzero_divisor": lambda x: nonzero_divisor(fnp.clip(x, -9, 9).astype(int)),
     "unstack": lambda x: fnp.unstack(x), "iota": lambda x: fnp.arange(5) + x[0].astype(int)}
 BINARY: dict[str, Function] = {
@@ -44,7 +45,7 @@ BINARY: dict[str, Function] = {
     "min": fnp.minimum, "dot_general": fnp.dot, "concatenate": lambda x, y: fnp.concatenate([x, y]),
     "stack": lambda x, y: fnp.stack([x, y]), "select_n": lambda x, y: fnp.where(x > 0, x, y), "eq": fnp.equal,
     "ne": fnp.not_equal, "lt": fnp.less, "le": fnp.less_equal, "gt": fnp.greater, "ge": fnp.greater_equal,
-    "rem": fnp.fmod, "and": lambda x, y: ((x > 0) & (y > 0), _small(x) & _small(y)),
+    "rem": fnp.fmod, "atan2": fnp.arctan2, "and": lambda x, y: ((x > 0) & (y > 0), _small(x) & _small(y)),
     "or": lambda x, y: ((x > 0) | (y > 1), _small(x) | _small(y)),
     "scatter": lambda x, y: fnp.asarray(x).at[2].set(y[0]),
     "dynamic_slice": lambda x, y: lax.dynamic_slice(x, (1,), (2,)) + y[:2],
