@@ -72,7 +72,7 @@ from fxgrad.engine.api.executables import (
 from fxgrad.engine.api.inner_traces import InnerTraces
 from fxgrad.engine.api.jit_shardings import JitShardings
 from fxgrad.engine.api.jitted_calls import JittedCall
-from fxgrad.engine.api.keys import Key, is_jax_tracer, key_of, key_of_leaves
+from fxgrad.engine.api.keys import Key, key_of, key_of_leaves
 from fxgrad.engine.api.plans import DispatchPlan, DispatchPlans, run
 from fxgrad.engine.api.stages import MadeFor, Stage, stage_of
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
@@ -88,7 +88,7 @@ from fxgrad.engine.core.program_properties import (
 )
 from fxgrad.engine.dtypes import DType, is_64bit
 from fxgrad.engine.executors import failures
-from fxgrad.engine.executors.xla import is_jax, x64
+from fxgrad.engine.executors.xla import is_jax, is_jax_tracer, x64
 from fxgrad.engine.frontend.flat import TracedCall, leaf_aval, trace_flat
 from fxgrad.engine.higher_order.call import jit_call_p
 from fxgrad.engine.higher_order.checks import gather_checks, has_checks

@@ -11,10 +11,9 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.conversions import WIDE, convert_arguments, like_arguments
-from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.derivation.sizes import refuse_symbolic_sizes
-from fxgrad.engine.executors.xla import x64
+from fxgrad.engine.executors.xla import is_jax_tracer, x64
 from fxgrad.engine.frontend.flat import argument_aval, constant_name
 from fxgrad.engine.frontend.mismatches import ExpectedArguments
 from fxgrad.engine.user_lines import function_name

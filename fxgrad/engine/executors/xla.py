@@ -46,6 +46,11 @@ def is_jax(value: Any) -> bool:
     return type(value) not in _NOT_JAX and isinstance(value, jax.Array)
 
 
+def is_jax_tracer(value: Any) -> bool:
+    """Return whether a value belongs to a jax trace, and so is valid for one call only."""
+    return isinstance(value, jax.core.Tracer)
+
+
 def x64(needed: bool = True) -> AbstractContextManager[Any]:
     """Return a scope in which jax keeps 64-bit dtypes, whatever its global flag."""
     return jax.enable_x64(True) if needed else nullcontext()

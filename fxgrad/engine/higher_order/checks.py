@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-import jax
 import numpy as np
 
 from fxgrad.engine import dtypes
@@ -26,7 +25,7 @@ from fxgrad.engine.core.program_properties import program_property
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors import callbacks
 from fxgrad.engine.executors import numpy as numpy_executor
-from fxgrad.engine.executors.xla import is_jax, register_runner
+from fxgrad.engine.executors.xla import is_jax, is_jax_tracer, register_runner
 from fxgrad.engine.higher_order.branch import bind_branches, cond_p
 from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p, recompute_p
@@ -104,7 +103,7 @@ def _emit(lax: Any, condition: Any, *values: Any, report: Report, lanes: Lanes) 
         return ()
 
     holds = lax.reduce(condition, np.True_, lax.bitwise_and, tuple(range(condition.ndim)))
-    if not isinstance(holds, jax.core.Tracer):  # un-jitted, on jax's arrays: the error is raised here
+    if not is_jax_tracer(holds):  # un-jitted, on jax's arrays: the error is raised here
         return [] if np.asarray(holds) else host(*map(to_numpy, (condition, *values)))
     lax.cond(holds, lambda: (), call)
     return []
@@ -258,7 +257,7 @@ def _gather_while(inputs: list[Any], params: dict[str, Any], is_final: bool) -> 
 def _run_with_flag(run: Callable[[Program, Sequence[Any]], list[Any]], program: Program, inputs: Sequence[Any],
                    ) -> list[Any]:
     """Run a compiled program on concrete values, by `run`: with one flag, if it has checks."""
-    if not has_checks(program) or any(isinstance(value, jax.core.Tracer) for value in inputs):
+    if not has_checks(program) or any(map(is_jax_tracer, inputs)):
         return run(program, inputs)
     *outputs, held = run(gather_checks(program, is_final=True), inputs)
     if np.asarray(held):
