@@ -463,14 +463,12 @@ class _Checks:
         rules = [rule for rule in check_rules.of(equation.primitive)
                  if rule.kind in self._kinds and not rule.holds(equation, given)]
         for rule in rules:
-            if rule.before:
-                self._check(rule, equation, inputs, (), line)
+            if rule.before and self._check(rule, equation, inputs, (), line):
                 known.update(_of_variables(rule.passed(equation, given)))
         known.update(zip(equation.outputs, outputs_of(equation, given, program, known), strict=True))
         outputs = self._bind(equation, inputs, source, given, program, known)
         for rule in rules:
-            if not rule.before:
-                self._check(rule, equation, inputs, outputs, line)
+            if not rule.before and self._check(rule, equation, inputs, outputs, line):
                 known.update(_of_variables(rule.passed(equation, given)))
         if self._quick:
             for var, output in zip(equation.outputs, outputs, strict=True):
@@ -492,10 +490,11 @@ class _Checks:
         return bind(primitive, *inputs, **replace_programs(equation.params, regions, programs))
 
     @staticmethod
-    def _check(rule: Rule, equation: Equation, inputs: list[Any], outputs: Sequence[Any], line: str) -> None:
+    def _check(rule: Rule, equation: Equation, inputs: list[Any], outputs: Sequence[Any], line: str) -> bool:
+        """Add a check; return whether it applies, so that values that pass it are what it demands."""
         condition = rule.condition(equation, inputs, outputs)
         if condition is None or aval_of(condition).size == 0:
-            return
+            return False
         shown, sizes = inputs, ()
         if rule.kind == "index":
             first = equation.inputs[0].aval.shape
@@ -506,6 +505,7 @@ class _Checks:
                 inputs[1 if equation.primitive is dynamic.dynamic_slice_p else 2:], 0)]
         bind(check_p, condition, *shown, lanes=(), report=Finding(
             rule.kind, equation.primitive.name, line, sizes, rule.form))
+        return True
 
     @staticmethod
     def _check_nans(equation: Equation, inputs: list[Any], outputs: Sequence[Any], line: str) -> None:

@@ -19,6 +19,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import check, checked, errors, grad, jit, lax, vmap
 from fxgrad.engine.executors import callbacks
+from fxgrad.engine.higher_order.automatic_checks import add_checks
 from fxgrad.errors import CheckError
 
 Function = Callable[..., Any]
@@ -344,6 +345,20 @@ def test_a_function_without_checks_keeps_its_program() -> None:
         return fnp.reshape(x, (5,))
     assert str(fxgrad.make_program(checked(plain, "all"))(FIVE)).replace("checked(plain)", "plain") == str(
         fxgrad.make_program(plain)(FIVE))
+
+
+def test_a_check_that_passed_spares_those_of_the_same_value() -> None:
+    def twice(x, i, y):
+        return x[i] + x[i] * 2 + fnp.log(y) + fnp.sqrt(y) + 1.0 / y / y
+
+    def kinds(program):
+        return [equation.primitive.name for equation in program.equations].count("check")
+    program = fxgrad.make_program(twice)(FIVE, INT(1), 2.0)
+    complete = add_checks(program, frozenset(["index", "sqrt", "div"]), quick=False)
+    assert kinds(complete) == 3
+    for kind, args in (("index", (FIVE, INT(5), 1.0)), ("sqrt", (FIVE, INT(1), -1.0)), ("div", (FIVE, INT(1), 0.0))):
+        with pytest.raises(CheckError):
+            jit(checked(twice, kind))(*args)
 
 
 def test_a_nan_is_tested_where_nothing_hands_it_on() -> None:
