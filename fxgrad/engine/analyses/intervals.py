@@ -18,7 +18,7 @@ from fxgrad.engine.analyses.refinements import refine
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
-from fxgrad.engine.core.program_properties import definitions
+from fxgrad.engine.core.program_properties import definitions, memoize
 from fxgrad.engine.core.regions import Region
 from fxgrad.engine.ops import (
     arithmetic,
@@ -219,7 +219,10 @@ def region_inputs(equation: Equation, region: Region, inputs: Sequence[Interval]
         for place in places:
             found[place] = any_value(region.program.inputs[place].aval)
         return found
-    carried, running = _Loop(equation, body, condition, inputs).carries()
+    asked = None if condition is None else (condition.program, condition.takes)
+    # Loops in loops are analysed again and again, mostly from the same intervals.
+    carried, running = memoize(body.program, ("carries", body.takes, body.makes, body.times, asked, tuple(inputs)),
+                               lambda: _Loop(equation, body, condition, inputs).carries())
     for place, interval in zip(places, carried if region is condition or region.role == "condition" else running,
                                strict=True):
         found[place] = interval
@@ -243,7 +246,7 @@ class _Loop:
         self._made = [place for place, link in enumerate(body.outputs) if link.how == "carry"]
         self._starts = [self._inside[place] for place in self._places]
         self._times: int | None = body.times
-        if body.times is None and condition is None and body.inputs and equation.inputs and (
+        if body.times is None and condition is None and body.role == "body" and equation.inputs and (
                 equation.inputs[0].aval.shape == () and dtypes.kind_of(equation.inputs[0].aval.dtype) in "iu"
                 and all(link.place != 0 for link in body.inputs)):
             self._times = max(int(inputs[0].high), 0)  # the operand that no turn takes is the number of turns
