@@ -67,6 +67,11 @@ class Interval(NamedTuple):
         return self.low <= number <= self.high and (self.zero or number != 0)
 
     @property
+    def spans_zero(self) -> bool:
+        """Whether 0 lies between the ends, though it may be no element itself."""
+        return self.low <= 0 <= self.high
+
+    @property
     def is_finite(self) -> bool:
         """Whether no element is infinite."""
         return self.low > -INFINITE and self.high < INFINITE
@@ -396,7 +401,7 @@ def exact_result(equation: Equation, inputs: Sequence[Interval]) -> Interval | N
 
 def _square(x: Interval) -> Interval:
     ends = x.low * x.low, x.high * x.high
-    return Interval(0.0 if 0 in x else min(ends), max(ends), x.nan)
+    return Interval(0.0 if x.spans_zero else min(ends), max(ends), x.nan)
 
 
 def _times(x: Interval, count: int) -> Interval:
@@ -455,10 +460,9 @@ def _quotient(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     aval = equation.outputs[0].aval
     if dtypes.kind_of(aval.dtype) in "iu":
         return [_whole_quotient(x, y, aval)]
-    if 0 in y or min(abs(y.low), abs(y.high)) < float(
-            dtypes.finfo(aval.dtype).tiny):
-        return [any_value(aval)]  # XLA takes what is less for 0
     nan = x.nan or y.nan or not (x.is_finite or y.is_finite)
+    if y.spans_zero or min(abs(y.low), abs(y.high)) < _least(aval):  # XLA takes what is less for 0
+        return [any_value(aval) if y.zero else Interval(-INFINITE, INFINITE, nan)]
     ends = [0.0] * (not y.is_finite)
     ends += [_divided(a, b) for a in x[:2] for b in y[:2] if not math.isinf(b)]
     return [_rounded(Interval(min(ends), max(ends), nan), aval)]
@@ -493,8 +497,10 @@ def _rising(function: Callable[[float], float], low: float = -INFINITE, high: fl
         aval = equation.outputs[0].aval
         if x.high < start:
             return [any_value(aval)]
-        low_end = x.low if abs(x.low) >= float(dtypes.finfo(aval.dtype).tiny) else min(x.low, 0.0)  # XLA flushes to 0
-        found = _rounded(Interval(at(max(low_end, start)), at(x.high), x.nan or x.low < start), aval)
+        least = _least(aval)  # XLA takes what is less for 0
+        low_end = x.low if abs(x.low) >= least else min(x.low, 0.0)
+        high_end = x.high if abs(x.high) >= least else max(x.high, 0.0)
+        found = _rounded(Interval(at(max(low_end, start)), at(high_end), x.nan or x.low < start), aval)
         return [Interval(max(found.low, low), min(found.high, high), found.nan)]
     return rule
 
@@ -503,19 +509,33 @@ def _log(x: float) -> float:
     return -INFINITE if x <= 0 else math.log(x)
 
 
+def _log_rule(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]
+    found, = _rising(_log, start=0.0)(equation, inputs)
+    if x.low == 0 and not x.zero:  # the logarithm of the least number above 0
+        least = float(dtypes.finfo(equation.inputs[0].aval.dtype).smallest_subnormal)
+        found = found._replace(low=max(found.low, 1.01 * math.log(least)))
+    return [found]
+
+
 def _logistic(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
 
 
 interval_rules.enter(_rising(math.exp, 0.0), exponential.exp_p)
 interval_rules.enter(_rising(math.expm1, -1.0), exponential.expm1_p)
-interval_rules.enter(_rising(_log, start=0.0), exponential.log_p)
+interval_rules.enter(_log_rule, exponential.log_p)
 interval_rules.enter(_rising(lambda x: -INFINITE if x <= -1 else math.log1p(x), start=-1.0), exponential.log1p_p)
 interval_rules.enter(_rising(math.sqrt, 0.0, start=0.0), exponential.sqrt_p)
 interval_rules.enter(_rising(math.tanh, -1.0, 1.0), trigonometric.tanh_p)
 interval_rules.enter(_rising(math.atan, -1.6, 1.6), trigonometric.atan_p)
-interval_rules.enter(_rising(math.cbrt), exponential.cbrt_p)
 interval_rules.enter(_rising(_logistic, 0.0, 1.0), exponential.logistic_p)
+
+
+@interval_rules.register(exponential.cbrt_p)
+def _cubic_root(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]  # XLA's root of large numbers is off by more than the bounds allow
+    return [Interval(-INFINITE if x.low < 0 else 0.0, INFINITE if x.high > 0 else 0.0, x.nan)]
 
 
 @interval_rules.register(trigonometric.atan2_p)
@@ -558,7 +578,7 @@ def _power(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
         return [any_value(aval)]
     ends = _raised(x.low, exponent), _raised(x.high, exponent)
     if exponent % 2 == 0:
-        ends = 0.0 if 0 in x else min(ends), max(ends)
+        ends = 0.0 if x.spans_zero else min(ends), max(ends)
     return [_rounded(Interval(min(ends), max(ends), x.nan), aval, exponent)]
 
 
@@ -618,7 +638,7 @@ def _magnitude(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]
     if dtypes.kind_of(aval.dtype) == "i" and x.low <= dtypes.iinfo(aval.dtype).min:
         return [any_value(aval)]  # the least integer has no magnitude
     ends = abs(x.low), abs(x.high)
-    return [Interval(0.0 if 0 in x else min(ends), max(ends), x.nan)]
+    return [Interval(0.0 if x.spans_zero else min(ends), max(ends), x.nan, x.zero)]
 
 
 @interval_rules.register(parts.sign_p)
@@ -707,7 +727,7 @@ def _comparison(equation: Equation, x: Interval, y: Interval) -> bool | None:
     below, above = _is_less(x, y, aval), _is_less(y, x, aval)
     if primitive in (comparison.eq_p, comparison.ne_p):
         is_same = dtypes.kind_of(aval.dtype) in "biu" and x.low == x.high == y.low == y.high
-        differ = below or above or (y[:2] == (0, 0) and 0 not in x and not x.nan)
+        differ = below or above or (y[:2] == (0, 0) and not x.zero and not x.nan)
         return (primitive is comparison.eq_p) if is_same else (primitive is comparison.ne_p) if differ else None
     touches = dtypes.kind_of(aval.dtype) in "biu"
     if primitive in (comparison.lt_p, comparison.gt_p):

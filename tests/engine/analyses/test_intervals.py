@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -63,14 +64,15 @@ def samples(low: float, high: float, seed: int) -> np.ndarray[Any, Any]:
     return random.permutation(np.concatenate([inside, small, [low, high]]))[:6]
 
 
-def assert_contained(function: Function, ranges: list[tuple[float, float]], seeds: range = range(5)) -> None:
-    """Compare the bounds of the results with results on samples, with NumPy and compiled."""
+def assert_contained(function: Function, ranges: list[tuple[float, float]], seeds: range = range(5), *,
+                     run: Function | None = None) -> None:
+    """Compare the bounds of the results with results on samples."""
     found = fxgrad.bounds(function)(*[(np.full(6, low), np.full(6, high)) for low, high in ranges])
     intervals = fxgrad.tree.leaves(found.results, is_leaf=lambda x: hasattr(x, "nan"))
     for seed in seeds:
         args = [samples(low, high, seed + place) for place, (low, high) in enumerate(ranges)]
         with np.errstate(all="ignore"):
-            results = [*fxgrad.tree.leaves(function(*args))]
+            results = [*fxgrad.tree.leaves((run or function)(*args))]
         for interval, result in zip(intervals, results, strict=True):
             values = np.asarray(result, np.float64)
             assert interval.nan or not np.isnan(values).any(), (interval, args, result)
@@ -146,6 +148,14 @@ def choice(x):
             fnp.where((x > -1) & (x < 1), x, 0.5), fnp.where(fnp.less(1.0, x), x, -x))
 
 
+def of_nonzero(x):
+    safe = fnp.where(x == 0, 2.0, x)
+    positive, at_least = fnp.where(x > 0, x, 1.0), fnp.where(x >= 0, x, 0.0)
+    return (safe * safe, safe ** 2, safe ** 4, abs(safe), 1.0 / safe, safe / abs(safe), fnp.square(safe),
+            1.0 / safe ** 2, fnp.log(positive), fnp.sign(safe), 1.0 / positive, fnp.sqrt(at_least), safe * x,
+            fnp.fmod(x, safe), fnp.sum(fnp.where(x > 0, fnp.log(x), 0.0)))
+
+
 def choice_of_two(x, y):
     return fnp.where(x < y, x, y), fnp.where(x <= y, y, x), fnp.where(x != y, x, 0.0), fnp.where(x == y, x, 0.0)
 
@@ -157,7 +167,7 @@ def branches(x):
             lax.cond(fnp.logical_not(first < 1), lambda v: v * 2, lambda v: v, first))
 
 
-@pytest.mark.parametrize("function", [choice, branches])
+@pytest.mark.parametrize("function", [choice, branches, of_nonzero])
 @given(ends=RANGES)
 @examples(60)
 def test_conditions_narrow_what_they_compare(function: Function, ends: Any) -> None:
@@ -168,6 +178,19 @@ def test_conditions_narrow_what_they_compare(function: Function, ends: Any) -> N
 @examples(60)
 def test_conditions_narrow_both_operands(first: Any, second: Any) -> None:
     assert_contained(choice_of_two, [tuple(first), tuple(second)])
+
+
+COMPILED = {"choice": choice, "branches": branches, "of_nonzero": of_nonzero, **{name: UNARY[name] for name in (
+    "integer_pow", "log", "sqrt", "sign", "abs", "square", "cbrt", "log1p", "exp", "reduce_sum", "mul", "tanh")}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_code_stays_in_bounds_too(name: str) -> None:
+    run = fxgrad.jit(COMPILED[name])
+    ends = sorted([0.0, 1.0, -1.0, np.inf, -np.inf, 1e-310, -1e-310, 1e308, 0.5, -3.0])
+    for low, high in itertools.combinations_with_replacement(ends, 2):
+        assert_contained(COMPILED[name], [(low, high)], range(2), run=run)
 
 
 WHOLE = st.integers(-40, 40)
