@@ -65,7 +65,7 @@ def _numbers(x: Any, y: Any) -> list[Any]:
 
 def _nonzero(y: Any) -> Any:
     """Return integer divisors with 1 for 0, by which there is no remainder."""
-    return where(eq(y, scalar_like(0, y)), scalar_like(1, y), y) if dtypes.is_integer(aval_of(y).dtype) else y
+    return arithmetic.nonzero_divisor(y) if dtypes.is_integer(aval_of(y).dtype) else y
 
 
 def _remainder(x: Any, y: Any) -> Any:

@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.ops.arithmetic import div_p, max_p, min_p, mul_p, mulhi_p, neg_p, rem_p, stop_gradient_p, sub_p
+from fxgrad.engine.ops.arithmetic import (
+    div_p,
+    max_p,
+    min_p,
+    mul_p,
+    mulhi_p,
+    neg_p,
+    nonzero_divisor_p,
+    rem_p,
+    stop_gradient_p,
+    sub_p,
+)
 from fxgrad.engine.ops.pointwise import add_p
 from tests.samples import COMPLEX, INTEGER, REAL, Draw, Sample, elementwise_samples, no_derivatives
 
@@ -27,6 +38,7 @@ SAMPLES: dict[Primitive, list[Sample]] = {
     rem_p: [*elementwise_samples(2, REAL, (3.2, 3.8), (1, 1.05)),
             *elementwise_samples(2, REAL, (-3.8, -3.2), (1, 1.05)),
             *elementwise_samples(2, INTEGER, (0, 100), (0, 9)), Sample(whole, divisors)],
+    nonzero_divisor_p: [*elementwise_samples(1, INTEGER, (0, 9)), Sample(divisors), Sample(divisors[5])],
     max_p: [*elementwise_samples(2, (*NUMERIC, "bool"), (-3, 3), (-2, 2)), PECULIAR],
     min_p: [*elementwise_samples(2, (*NUMERIC, "bool"), (-3, 3), (-2, 2)), PECULIAR],
     mulhi_p: [*elementwise_samples(2, INTEGER, (0, 120)),

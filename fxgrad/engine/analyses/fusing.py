@@ -58,7 +58,8 @@ moves.enter(BARRIER, barrier.optimization_barrier_p)
 cheap: Analysis[bool] = Analysis(
     "cheap to compute again", "Whether a compiler recomputes an operation on each element wherever it is needed.",
     missing="conservative", default=False)
-cheap.enter(True, pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmetic.neg_p, arithmetic.max_p,
+cheap.enter(True, arithmetic.nonzero_divisor_p, pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmetic.neg_p,
+            arithmetic.max_p,
             arithmetic.min_p, comparison.eq_p, comparison.ne_p, comparison.lt_p, comparison.le_p, comparison.gt_p,
             comparison.ge_p, comparison.and_p, comparison.or_p, comparison.xor_p, comparison.not_p,
             trigonometric.sin_p, trigonometric.cos_p, exponential.square_p, exponential.integer_pow_p, select.clamp_p,

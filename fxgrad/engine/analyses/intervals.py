@@ -14,9 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.analyses.refinements import refine
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal
-from fxgrad.engine.core.program import Atom, Equation, Program
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
+from fxgrad.engine.core.program_properties import definitions, memoize
 from fxgrad.engine.core.regions import Region
 from fxgrad.engine.ops import (
     arithmetic,
@@ -24,7 +26,9 @@ from fxgrad.engine.ops import (
     creation,
     dynamic,
     exponential,
+    indexing,
     joining,
+    ordering,
     parts,
     pointwise,
     products,
@@ -43,19 +47,29 @@ _TURNS = 4
 
 
 class Interval(NamedTuple):
-    """All elements of an array lie in [low, high], but for NaNs, which `nan` allows."""
+    """All elements of an array lie in [low, high], but for NaNs, which `nan` allows, and 0, unless `zero` allows it.
+
+    The ends for integers are Python's, which are exact.
+    """
 
     low: float
     high: float
     nan: bool
+    zero: bool = True
 
     def join(self, other: Interval) -> Interval:
         """Return the least interval that contains both."""
-        return Interval(min(self.low, other.low), max(self.high, other.high), self.nan or other.nan)
+        return Interval(min(self.low, other.low), max(self.high, other.high), self.nan or other.nan,
+                        0 in self or 0 in other)
 
     def __contains__(self, number: object) -> bool:
         assert isinstance(number, int | float)
-        return self.low <= number <= self.high
+        return self.low <= number <= self.high and (self.zero or number != 0)
+
+    @property
+    def spans_zero(self) -> bool:
+        """Whether 0 lies between the ends, though it may be no element itself."""
+        return self.low <= 0 <= self.high
 
     @property
     def is_finite(self) -> bool:
@@ -74,19 +88,8 @@ def any_value(aval: Aval) -> Interval:
         return Interval(0.0, 1.0, False)
     if kind in "iu":
         info = dtypes.iinfo(aval.dtype)
-        return Interval(_down(int(info.min)), _up(int(info.max)), False)
+        return Interval(int(info.min), int(info.max), False)
     return Interval(-INFINITE, INFINITE, dtypes.is_inexact(aval.dtype))
-
-
-def _down(number: float) -> float:
-    """Return the nearest float64 that is not above a Python number."""
-    near = float(number)
-    return near if near <= number else math.nextafter(near, -INFINITE)
-
-
-def _up(number: float) -> float:
-    near = float(number)
-    return near if near >= number else math.nextafter(near, INFINITE)
 
 
 def fits(interval: Interval, aval: Aval) -> bool:
@@ -97,19 +100,19 @@ def fits(interval: Interval, aval: Aval) -> bool:
 
 def _rounded(interval: Interval, aval: Aval, terms: int = 1) -> Interval:
     """Return the interval of results of type `aval`, of `terms` rounded steps whose exact values lie in `interval`."""
-    low, high, nan = interval
+    low, high, nan, zero = interval
     if math.isnan(low) or math.isnan(high):
         return any_value(aval)
     if dtypes.kind_of(aval.dtype) in "iu":
-        low, high = math.nextafter(low, -INFINITE) if abs(low) >= 2.0 ** 53 else low, (
-            math.nextafter(high, INFINITE) if abs(high) >= 2.0 ** 53 else high)
-        return Interval(low, high, False) if fits(Interval(low, high, False), aval) else any_value(aval)
+        found = Interval(low, high, False, zero)
+        return found if fits(found, aval) else any_value(aval)
     if not dtypes.is_floating(aval.dtype):
         return any_value(aval)
     info = dtypes.finfo(aval.dtype)
     relative, least, most = float(info.eps) * _UNITS * terms, float(info.tiny) * terms, float(info.max)
-    low = low if math.isinf(low) else low - abs(low) * relative - least
-    high = high if math.isinf(high) else high + abs(high) * relative + least
+    # Rounding never changes the sign.
+    low = low if math.isinf(low) else max(low - abs(low) * relative - least, 0.0 if low >= 0 else -INFINITE)
+    high = high if math.isinf(high) else min(high + abs(high) * relative + least, 0.0 if high <= 0 else INFINITE)
     # What is above all finite numbers may be rounded to an infinity, or to the greatest of them.
     return Interval(-INFINITE if low < -most else min(low, most), INFINITE if high > most else max(high, -most), nan)
 
@@ -122,7 +125,7 @@ def of_constant(value: object, aval: Aval) -> Interval:
     if not array.size:
         return Interval(0.0, 0.0, False)
     if dtypes.kind_of(aval.dtype) in "biu":
-        return Interval(_down(int(array.min())), _up(int(array.max())), False)
+        return Interval(int(array.min()), int(array.max()), False)
     numbers = array.astype(np.float64)
     nans = np.isnan(numbers)
     numbers = numbers[~nans]
@@ -139,7 +142,8 @@ def intervals_of(program: Program, inputs: Sequence[Interval]) -> dict[Atom, Int
     """Return the interval of each variable of `program`, given those of its inputs."""
     found: dict[Atom, Interval] = dict(zip(program.inputs, inputs, strict=True))
     for equation in program.equations:
-        found.update(zip(equation.outputs, outputs_of(equation, operands_of(equation.inputs, found)), strict=True))
+        found.update(zip(equation.outputs, outputs_of(equation, operands_of(equation.inputs, found), program, found),
+                         strict=True))
     return found
 
 
@@ -148,60 +152,186 @@ def operands_of(atoms: Sequence[Atom], known: Intervals) -> list[Interval]:
     return [of_constant(atom.value, atom.aval) if isinstance(atom, Literal) else known[atom] for atom in atoms]
 
 
-def outputs_of(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
-    """Return the intervals of the results of an operation."""
+def outputs_of(equation: Equation, inputs: Sequence[Interval], program: Program | None = None,
+               known: Intervals | None = None) -> list[Interval]:
+    """Return the intervals of the results of an operation.
+
+    With its `program` and the intervals that are `known` there, those of branches and choices are narrowed by their
+    conditions.
+    """
+    if equation.primitive is select.select_n_p and program is not None and known is not None:
+        inputs = [inputs[0], *(_where(program, equation.inputs[0], number, case, known)
+                               for number, case in enumerate(equation.inputs[1:]))]
     rule = interval_rules.of(equation.primitive)
     if rule is not None and all(dtypes.kind_of(atom.aval.dtype) in "biuf"
                                 for atom in (*equation.inputs, *equation.outputs)):
         return rule(equation, inputs)
     if equation.regions:
-        return _through_regions(equation, inputs)
+        return _through_regions(equation, inputs, program, known)
     return [any_value(var.aval) for var in equation.outputs]
 
 
-def region_inputs(equation: Equation, region: Region, inputs: Sequence[Interval]) -> list[Interval]:
-    """Return the intervals of the inputs of a region, at any turn."""
-    program, found = region.program, []
-    for link, var in zip(region.inputs, program.inputs, strict=True):
-        known = link.how in ("same", "entry", "carry", "piece") and link.place >= 0
-        found.append(inputs[link.place] if known else any_value(var.aval))
-    carried = [place for place, link in enumerate(region.inputs) if link.how == "carry"]
-    if not carried:
+def _where(program: Program, condition: Atom, number: int, atom: Atom, known: Intervals) -> Interval:
+    """Return the interval of an operand at elements where a condition has chosen the case `number`, 0 or 1."""
+    interval, = operands_of([atom], known)
+    if not isinstance(atom, Variable) or condition.aval.dtype != dtypes.bool_:
+        return interval
+    return _refined(program, condition, number == 1, known).get(atom, interval)
+
+
+def _refined(program: Program, condition: Atom, holds: bool, known: Intervals) -> dict[Atom, Interval]:
+    every = _WithLiterals(known)
+
+    def inside(equation: Equation, region: Region) -> _WithLiterals:
+        given = [every[atom] for atom in equation.inputs]
+        return _WithLiterals(intervals_of(region.program, region_inputs(equation, region, given)))
+    return refine(program, condition, holds, every, inside)
+
+
+class _WithLiterals(dict[Atom, Interval]):
+    """The intervals of variables, and of any literal."""
+
+    def __missing__(self, atom: Atom) -> Interval:
+        assert isinstance(atom, Literal)
+        return of_constant(atom.value, atom.aval)
+
+
+def _branch_operands(equation: Equation, region: Region, inputs: Sequence[Interval], program: Program,
+                     known: Intervals) -> Sequence[Interval]:
+    """Return the intervals of the operands of a branch where it is taken."""
+    number, condition = region.at[1], equation.inputs[0]
+    made = definitions(program).get(condition) if isinstance(condition, Variable) else None
+    if made is not None and made.primitive is structural.convert_element_type_p:
+        condition = made.inputs[0]
+    if condition.aval.dtype != dtypes.bool_ or len(equation.regions) != 2:
+        return inputs
+    found = _refined(program, condition, number == 1, known)
+    return [found.get(atom, interval) for atom, interval in zip(equation.inputs, inputs, strict=True)]
+
+
+def region_inputs(equation: Equation, region: Region, inputs: Sequence[Interval], program: Program | None = None,
+                  known: Intervals | None = None) -> list[Interval]:
+    """Return the intervals of the inputs of a region, at any turn; see `outputs_of`."""
+    if region.role == "branch" and program is not None and known is not None:
+        inputs = _branch_operands(equation, region, inputs, program, known)
+    found = _first_inputs(region, inputs)
+    places = [place for place, link in enumerate(region.inputs) if link.how == "carry"]
+    if not places:
         return found
-    made = [place for place, link in enumerate(region.outputs) if link.how == "carry"]
-    if len(made) != len(carried):  # the turns are those of another region, such as the body of a condition
-        other = next((each for each in equation.regions if each.role == "body"), None) if (
-            region.role == "condition") else None
-        if other is None:
-            return [any_value(var.aval) if place in carried else interval for place, (var, interval) in enumerate(
-                zip(program.inputs, found, strict=True))]
-        inside = region_inputs(equation, other, inputs)
-        after = [inside[place] for place, link in enumerate(other.inputs) if link.how == "carry"]
-        ends = operands_of(other.program.outputs, intervals_of(other.program, inside))
-        last = [ends[place] for place, link in enumerate(other.outputs) if link.how == "carry"]
-        for place, one, two in zip(carried, after, last, strict=True):
-            found[place] = found[place].join(one).join(two)
+    condition = next((each for each in equation.regions if each.role == "condition"), None)
+    body = next((each for each in equation.regions if each.role == "body"), None) if condition is not None else region
+    if body is None or len([link for link in body.outputs if link.how == "carry"]) != len(places):
+        for place in places:
+            found[place] = any_value(region.program.inputs[place].aval)
         return found
-    for turn in range(_TURNS + 2):
-        outputs = operands_of(program.outputs, intervals_of(program, found))
-        is_stable = True
-        for place, output in zip(carried, made, strict=True):
-            joined = found[place].join(outputs[output])
-            if joined != found[place]:
-                is_stable = False
-                found[place] = joined if turn < _TURNS else any_value(program.inputs[place].aval)
-        if is_stable:
-            return found
-    for place in carried:
-        found[place] = any_value(program.inputs[place].aval)
+    asked = None if condition is None else (condition.program, condition.takes)
+    # Loops in loops are analysed again and again, mostly from the same intervals.
+    carried, running = memoize(body.program, ("carries", body.takes, body.makes, body.times, asked, tuple(inputs)),
+                               lambda: _Loop(equation, body, condition, inputs).carries())
+    for place, interval in zip(places, carried if region is condition or region.role == "condition" else running,
+                               strict=True):
+        found[place] = interval
     return found
 
 
-def _through_regions(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+def _first_inputs(region: Region, inputs: Sequence[Interval]) -> list[Interval]:
+    """Return the intervals of the inputs of a region in its first turn."""
+    return [inputs[link.place] if link.how in ("same", "entry", "carry", "piece") and link.place >= 0
+            else any_value(var.aval) for link, var in zip(region.inputs, region.program.inputs, strict=True)]
+
+
+class _Loop:
+    """The carries of a loop: their intervals at every turn, by abstract execution until they are stable."""
+
+    def __init__(self, equation: Equation, body: Region, condition: Region | None, inputs: Sequence[Interval]) -> None:
+        self._body, self._condition = body, condition
+        self._inside = _first_inputs(body, inputs)
+        self._asked = [] if condition is None else _first_inputs(condition, inputs)
+        self._places = [place for place, link in enumerate(body.inputs) if link.how == "carry"]
+        self._made = [place for place, link in enumerate(body.outputs) if link.how == "carry"]
+        self._starts = [self._inside[place] for place in self._places]
+        self._times: int | None = body.times
+        if body.times is None and condition is None and body.role == "body" and equation.inputs and (
+                equation.inputs[0].aval.shape == () and dtypes.kind_of(equation.inputs[0].aval.dtype) in "iu"
+                and all(link.place != 0 for link in body.inputs)):
+            self._times = max(int(inputs[0].high), 0)  # the operand that no turn takes is the number of turns
+
+    def carries(self) -> tuple[list[Interval], list[Interval]]:
+        """Return the intervals of the carries between turns, and those in a turn, where the condition held."""
+        state, counters = [*self._starts], self._counters()
+        for turn in range(_TURNS + 2 + 2 * len(state)):
+            state = [counters.get(number, interval) for number, interval in enumerate(state)]
+            joined = [one.join(two) for one, two in zip(state, self._step(state), strict=True)]
+            joined = [counters.get(number, interval) for number, interval in enumerate(joined)]
+            if all(map(_contains, state, joined)):
+                break
+            state = joined if turn < _TURNS else [*map(self._widened, state, joined, self._places)]
+        else:
+            state = [any_value(self._body.program.inputs[place].aval) for place in self._places]
+        for _ in range(2):  # from bounds that hold to nearer ones
+            nearer = [one.join(two) for one, two in zip(self._starts, self._step(state), strict=True)]
+            nearer = [counters.get(number, interval) for number, interval in enumerate(nearer)]
+            if not all(map(_contains, state, nearer)):
+                break
+            state = nearer
+        return state, self._running(state)
+
+    def _running(self, state: Sequence[Interval]) -> list[Interval]:
+        """Return the intervals of the carries in a turn: those of `state` where the condition holds."""
+        if self._condition is None:
+            return [*state]
+        program, asked = self._condition.program, [*self._asked]
+        places = [place for place, link in enumerate(self._condition.inputs) if link.how == "carry"]
+        for place, interval in zip(places, state, strict=True):
+            asked[place] = interval
+        found = _refined(program, program.outputs[0], True, intervals_of(program, asked))
+        return [found.get(program.inputs[place], interval) for place, interval in zip(places, state, strict=True)]
+
+    def _step(self, state: Sequence[Interval]) -> list[Interval]:
+        inside = [*self._inside]
+        for place, interval in zip(self._places, self._running(state), strict=True):
+            inside[place] = interval
+        program = self._body.program
+        outputs = operands_of(program.outputs, intervals_of(program, inside))
+        return [outputs[place] for place in self._made]
+
+    def _widened(self, before: Interval, after: Interval, place: int) -> Interval:
+        """Return an interval that gives up the bounds that still move."""
+        every = any_value(self._body.program.inputs[place].aval)
+        return Interval(before.low if after.low >= before.low else every.low,
+                        before.high if after.high <= before.high else every.high, after.nan, after.zero)
+
+    def _counters(self) -> dict[int, Interval]:
+        """Return the intervals of integers that grow by a constant, where the number of turns has a bound."""
+        found: dict[int, Interval] = {}
+        program = self._body.program
+        for number, (place, output) in enumerate(zip(self._places, self._made, strict=True)):
+            var, atom = program.inputs[place], program.outputs[output]
+            equation = definitions(program).get(atom) if isinstance(atom, Variable) else None
+            if self._times is None or equation is None or dtypes.kind_of(var.aval.dtype) not in "iu" or (
+                    equation.primitive is not pointwise.add_p) or var not in equation.inputs:
+                continue
+            step, = [each for each in equation.inputs if each is not var] or [var]
+            if not isinstance(step, Literal):
+                continue
+            by, start = int(np.asarray(step.value)), self._starts[number]
+            ends = by * max(self._times - 1, 0), by * self._times
+            reached = Interval(start.low + min(0, *ends), start.high + max(0, *ends), False)
+            if fits(reached, var.aval):
+                found[number] = Interval(start.low + min(0, ends[0]), start.high + max(0, ends[0]), False)
+        return found
+
+
+def _contains(one: Interval, other: Interval) -> bool:
+    return one.low <= other.low and other.high <= one.high and one.nan >= other.nan and (0 in one) >= (0 in other)
+
+
+def _through_regions(equation: Equation, inputs: Sequence[Interval], program: Program | None,
+                     known: Intervals | None) -> list[Interval]:
     """Return the intervals of the results of an operation that holds programs; any value where no region makes one."""
     found: list[Interval | None] = [None] * len(equation.outputs)
     for region in equation.regions:
-        given = region_inputs(equation, region, inputs)
+        given = region_inputs(equation, region, inputs, program, known)
         outputs = operands_of(region.program.outputs, intervals_of(region.program, given))
         for link, interval in zip(region.outputs, outputs, strict=True):
             if link.place >= 0 and link.how in ("same", "entry", "carry"):
@@ -243,7 +373,7 @@ def add_exactly(x: Interval, y: Interval) -> Interval:
 
 def negate(x: Interval) -> Interval:
     """Return the interval of the negated numbers."""
-    return Interval(-x.high, -x.low, x.nan)
+    return Interval(-x.high, -x.low, x.nan, x.zero)
 
 
 def multiply_exactly(x: Interval, y: Interval) -> Interval:
@@ -271,7 +401,7 @@ def exact_result(equation: Equation, inputs: Sequence[Interval]) -> Interval | N
 
 def _square(x: Interval) -> Interval:
     ends = x.low * x.low, x.high * x.high
-    return Interval(0.0 if 0 in x else min(ends), max(ends), x.nan)
+    return Interval(0.0 if x.spans_zero else min(ends), max(ends), x.nan)
 
 
 def _times(x: Interval, count: int) -> Interval:
@@ -301,7 +431,11 @@ def _sum_of(exact: Interval, aval: Aval, count: int) -> Interval:
     nan = exact.nan or (partial.low == -INFINITE and partial.high == INFINITE)
     largest = _rounded(Interval(-most, most, nan), aval, terms).high
     error = largest - most if largest < INFINITE else INFINITE
-    return _rounded(Interval(exact.low - error, exact.high + error, nan), aval)
+    # A sum of numbers of one sign has that sign.
+    low = 0.0 if exact.low >= 0 and error == INFINITE else exact.low - error
+    high = 0.0 if exact.high <= 0 and error == INFINITE else exact.high + error
+    low, high = max(low, 0.0) if exact.low >= 0 else low, min(high, 0.0) if exact.high <= 0 else high
+    return _rounded(Interval(low, high, nan), aval)
 
 
 @interval_rules.register(structural.reduce_sum_p)
@@ -324,13 +458,22 @@ def _dot(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
 def _quotient(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     x, y = inputs
     aval = equation.outputs[0].aval
-    if dtypes.kind_of(aval.dtype) in "iu" or 0 in y or min(abs(y.low), abs(y.high)) < float(
-            dtypes.finfo(aval.dtype).tiny):
-        return [any_value(aval)]  # XLA takes what is less for 0
+    if dtypes.kind_of(aval.dtype) in "iu":
+        return [_whole_quotient(x, y, aval)]
     nan = x.nan or y.nan or not (x.is_finite or y.is_finite)
+    if y.spans_zero or min(abs(y.low), abs(y.high)) < _least(aval):  # XLA takes what is less for 0
+        return [any_value(aval) if y.zero else Interval(-INFINITE, INFINITE, nan)]
     ends = [0.0] * (not y.is_finite)
     ends += [_divided(a, b) for a in x[:2] for b in y[:2] if not math.isinf(b)]
     return [_rounded(Interval(min(ends), max(ends), nan), aval)]
+
+
+def _whole_quotient(x: Interval, y: Interval, aval: Aval) -> Interval:
+    """Return the interval of quotients toward zero."""
+    if y.low <= 0:
+        return any_value(aval)
+    ends = [(abs(int(a)) // int(b)) * (1 if a > 0 else -1) for a in x[:2] for b in y[:2]]
+    return Interval(min(ends), max(ends), False)
 
 
 def _divided(x: float, y: float) -> float:
@@ -354,8 +497,10 @@ def _rising(function: Callable[[float], float], low: float = -INFINITE, high: fl
         aval = equation.outputs[0].aval
         if x.high < start:
             return [any_value(aval)]
-        low_end = x.low if abs(x.low) >= float(dtypes.finfo(aval.dtype).tiny) else min(x.low, 0.0)  # XLA flushes to 0
-        found = _rounded(Interval(at(max(low_end, start)), at(x.high), x.nan or x.low < start), aval)
+        least = _least(aval)  # XLA takes what is less for 0
+        low_end = x.low if abs(x.low) >= least else min(x.low, 0.0)
+        high_end = x.high if abs(x.high) >= least else max(x.high, 0.0)
+        found = _rounded(Interval(at(max(low_end, start)), at(high_end), x.nan or x.low < start), aval)
         return [Interval(max(found.low, low), min(found.high, high), found.nan)]
     return rule
 
@@ -364,18 +509,44 @@ def _log(x: float) -> float:
     return -INFINITE if x <= 0 else math.log(x)
 
 
+def _log_rule(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]
+    found, = _rising(_log, start=0.0)(equation, inputs)
+    if x.low == 0 and not x.zero:  # the logarithm of the least number above 0
+        least = float(dtypes.finfo(equation.inputs[0].aval.dtype).smallest_subnormal)
+        found = found._replace(low=max(found.low, 1.01 * math.log(least)))
+    return [found]
+
+
 def _logistic(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
 
 
 interval_rules.enter(_rising(math.exp, 0.0), exponential.exp_p)
 interval_rules.enter(_rising(math.expm1, -1.0), exponential.expm1_p)
-interval_rules.enter(_rising(_log, start=0.0), exponential.log_p)
+interval_rules.enter(_log_rule, exponential.log_p)
 interval_rules.enter(_rising(lambda x: -INFINITE if x <= -1 else math.log1p(x), start=-1.0), exponential.log1p_p)
 interval_rules.enter(_rising(math.sqrt, 0.0, start=0.0), exponential.sqrt_p)
 interval_rules.enter(_rising(math.tanh, -1.0, 1.0), trigonometric.tanh_p)
 interval_rules.enter(_rising(math.atan, -1.6, 1.6), trigonometric.atan_p)
 interval_rules.enter(_rising(_logistic, 0.0, 1.0), exponential.logistic_p)
+
+
+@interval_rules.register(exponential.cbrt_p)
+def _cubic_root(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]  # XLA's root of large numbers is off by more than the bounds allow
+    return [Interval(-INFINITE if x.low < 0 else 0.0, INFINITE if x.high > 0 else 0.0, x.nan)]
+
+
+@interval_rules.register(trigonometric.atan2_p)
+def _angle(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [Interval(-3.2, 3.2, inputs[0].nan or inputs[1].nan)]
+
+
+@interval_rules.register(trigonometric.asin_p, trigonometric.acos_p)
+def _arc(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]
+    return [Interval(-1.6, 3.2, x.nan or x.low < -1 or x.high > 1)]
 
 
 @interval_rules.register(trigonometric.sin_p, trigonometric.cos_p)
@@ -389,24 +560,105 @@ def _square_rule(equation: Equation, inputs: Sequence[Interval]) -> list[Interva
     return [found._replace(low=max(found.low, 0.0)) if dtypes.is_floating(equation.outputs[0].aval.dtype) else found]
 
 
+def _raised(x: float, exponent: int) -> float:
+    try:
+        return x ** exponent
+    except OverflowError:
+        return -INFINITE if x < 0 and exponent % 2 else INFINITE
+
+
+_LARGEST_POWER = 64
+"""Powers above it are not computed."""
+
+
+@interval_rules.register(exponential.integer_pow_p)
+def _power(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, aval, exponent = inputs[0], equation.outputs[0].aval, equation.params["exponent"]
+    if exponent < 1 or exponent > _LARGEST_POWER:
+        return [any_value(aval)]
+    ends = _raised(x.low, exponent), _raised(x.high, exponent)
+    if exponent % 2 == 0:
+        ends = 0.0 if x.spans_zero else min(ends), max(ends)
+    return [_rounded(Interval(min(ends), max(ends), x.nan), aval, exponent)]
+
+
+@interval_rules.register(arithmetic.rem_p)
+def _remainder(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, y = inputs
+    whole = dtypes.kind_of(equation.outputs[0].aval.dtype) in "iu"
+    most = max(abs(y.low), abs(y.high)) - whole
+    if 0 in y and whole:
+        most = max(abs(x.low), abs(x.high), most)
+    nan = not whole and (x.nan or y.nan or 0 in y or not x.is_finite)
+    return [Interval(max(min(x.low, 0), -most), min(max(x.high, 0), most), nan)]
+
+
+@interval_rules.register(comparison.and_p)
+def _bits(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    if dtypes.kind_of(equation.outputs[0].aval.dtype) == "b":
+        return [Interval(min(each.low for each in inputs), min(each.high for each in inputs), False)]
+    positive = [each.high for each in inputs if each.low >= 0]
+    if not positive:
+        return [any_value(equation.outputs[0].aval)]
+    return [Interval(0.0, min(positive), False)]
+
+
+@interval_rules.register(select.clamp_p)
+def _clamped(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    low, x, high = inputs
+    return [Interval(min(max(low.low, x.low), high.low), min(max(low.high, x.high), high.high),
+                     low.nan or x.nan or high.nan)]
+
+
+@interval_rules.register(indexing.gather_p)
+def _gathered(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, indices = inputs
+    params, shape = equation.params, equation.inputs[0].aval.shape
+    axes = params["start_index_map"]
+    rooms = [shape[axis] - params["slice_sizes"][axis] for axis in axes]
+    wraps = params["mode"] == "checked" and dtypes.kind_of(equation.inputs[1].aval.dtype) == "i"
+    least = [-shape[axis] if wraps else 0 for axis in axes]
+    inside = not axes or (indices.low >= max(least) and indices.high <= min(rooms))
+    return [x if inside or (params["mode"] == "clip" and min(rooms) >= 0) else any_value(equation.outputs[0].aval)]
+
+
+@interval_rules.register(indexing.scatter_p)
+def _scattered(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [inputs[0].join(inputs[2])]
+
+
+@interval_rules.register(ordering.sort_p)
+def _sorted(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [*inputs]
+
+
 @interval_rules.register(parts.abs_p)
 def _magnitude(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     x, aval = inputs[0], equation.outputs[0].aval
     if dtypes.kind_of(aval.dtype) == "i" and x.low <= dtypes.iinfo(aval.dtype).min:
         return [any_value(aval)]  # the least integer has no magnitude
     ends = abs(x.low), abs(x.high)
-    return [Interval(0.0 if 0 in x else min(ends), max(ends), x.nan)]
+    return [Interval(0.0 if x.spans_zero else min(ends), max(ends), x.nan, x.zero)]
 
 
 @interval_rules.register(parts.sign_p)
-def _sign(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
-    return [Interval(-1.0, 1.0, inputs[0].nan)]
+def _sign(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, least = inputs[0], _least(equation.inputs[0].aval)
+    return [Interval(-1 if x.low < 0 else 1 if x.low > least else 0, 1 if x.high > 0 else -1 if x.high < -least else 0,
+                     x.nan)]
 
 
 @interval_rules.register(parts.floor_p, parts.ceil_p)
 def _whole(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     x = inputs[0]
-    return [Interval(float(np.floor(x.low)), float(np.ceil(x.high)), x.nan)]
+    return [Interval(x.low if math.isinf(x.low) else math.floor(x.low),
+                     x.high if math.isinf(x.high) else math.ceil(x.high), x.nan)]
+
+
+@interval_rules.register(arithmetic.nonzero_divisor_p)
+def _nonzero(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]
+    return [Interval(x.low or 1.0, max(x.high, 1.0) if 0 in x else x.high, False, zero=False)]
 
 
 @interval_rules.register(arithmetic.max_p)
@@ -440,6 +692,9 @@ def _joined(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
 
 @interval_rules.register(select.select_n_p)
 def _chosen(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    which, *cases = inputs
+    if which.low == which.high and 0 <= which.low < len(cases):
+        return [cases[int(which.low)]]
     return [functools.reduce(Interval.join, inputs[1:])]
 
 
@@ -448,21 +703,70 @@ def _updated(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     return [inputs[0].join(inputs[1])]
 
 
+FALSE, TRUE = Interval(0, 0, False), Interval(1, 1, False)
+"""The intervals of conditions that are known."""
+
+
+def _least(aval: Aval) -> float:
+    """Return the least number that XLA does not take for 0."""
+    return float(dtypes.finfo(aval.dtype).tiny) if dtypes.is_floating(aval.dtype) else 0
+
+
+def _is_less(x: Interval, y: Interval, aval: Aval) -> bool:
+    """Return whether all numbers of `x` are less than those of `y`, for XLA too, which takes tiny ones for 0."""
+    if x.nan or y.nan or x.high >= y.low:
+        return False
+    return x.high <= -_least(aval) or y.low >= _least(aval)
+
+
+def _comparison(equation: Equation, x: Interval, y: Interval) -> bool | None:
+    """Return the result of a comparison if the intervals decide it."""
+    primitive, aval = equation.primitive, equation.inputs[0].aval
+    if primitive in (comparison.gt_p, comparison.ge_p):
+        x, y = y, x
+    below, above = _is_less(x, y, aval), _is_less(y, x, aval)
+    if primitive in (comparison.eq_p, comparison.ne_p):
+        is_same = dtypes.kind_of(aval.dtype) in "biu" and x.low == x.high == y.low == y.high
+        differ = below or above or (y[:2] == (0, 0) and not x.zero and not x.nan)
+        return (primitive is comparison.eq_p) if is_same else (primitive is comparison.ne_p) if differ else None
+    touches = dtypes.kind_of(aval.dtype) in "biu"
+    if primitive in (comparison.lt_p, comparison.gt_p):
+        return True if below else False if above or (touches and x.low >= y.high) else None
+    return True if below or (touches and x.high <= y.low) else False if above else None
+
+
 @interval_rules.register(comparison.eq_p, comparison.ne_p, comparison.lt_p, comparison.le_p, comparison.gt_p,
                          comparison.ge_p)
-def _compared(_: Equation, __: Sequence[Interval]) -> list[Interval]:
-    return [Interval(0.0, 1.0, False)]
+def _compared(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    found = _comparison(equation, *inputs)
+    return [Interval(0, 1, False) if found is None else TRUE if found else FALSE]
+
+
+@interval_rules.register(comparison.not_p)
+def _negated(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]
+    if dtypes.kind_of(equation.outputs[0].aval.dtype) == "b":
+        return [Interval(1 - x.high, 1 - x.low, False)]
+    return [any_value(equation.outputs[0].aval)]
+
+
+@interval_rules.register(comparison.or_p)
+def _either(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, y = inputs
+    if dtypes.kind_of(equation.outputs[0].aval.dtype) == "b":
+        return [Interval(max(x.low, y.low), max(x.high, y.high), False)]
+    return [any_value(equation.outputs[0].aval)]
 
 
 @interval_rules.register(reductions.argmax_p, reductions.argmin_p)
 def _place(equation: Equation, _: Sequence[Interval]) -> list[Interval]:
-    return [_rounded(Interval(0.0, float(max(_count(equation) - 1, 0)), False), equation.outputs[0].aval)]
+    return [_rounded(Interval(0, max(_count(equation) - 1, 0), False), equation.outputs[0].aval)]
 
 
 @interval_rules.register(creation.iota_p)
 def _numbers(equation: Equation, _: Sequence[Interval]) -> list[Interval]:
     last = max(equation.params["shape"][equation.params["dimension"]] - 1, 0)
-    return [_rounded(Interval(0.0, float(last), False), equation.outputs[0].aval)]
+    return [_rounded(Interval(0, last, False), equation.outputs[0].aval)]
 
 
 @interval_rules.register(structural.convert_element_type_p)
@@ -474,6 +778,6 @@ def _converted(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]
         if dtypes.is_floating(before.dtype):
             if x.nan or not x.is_finite:
                 return [any_value(after)]
-            x = Interval(float(np.floor(x.low)), float(np.ceil(x.high)), False)
+            x = Interval(math.floor(x.low), math.ceil(x.high), False)
         return [x if fits(x, after) else any_value(after)]
     return [_rounded(x, after)]

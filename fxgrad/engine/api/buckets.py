@@ -14,12 +14,11 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.compiled import jit
-from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.mapped_calls import Axes, MappedCall, check_axes_argument
 from fxgrad.engine.api.programs import eval_shape
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import keys_to_jax, to_numpy
-from fxgrad.engine.executors.xla import x64
+from fxgrad.engine.executors.xla import is_jax_tracer, x64
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import broadcast_to

@@ -108,7 +108,7 @@ def checked(fun: Callable[..., Any], errors: str | Iterable[str] = "user") -> Ca
     | kind | raised for |
     |---|---|
     | "nan" | a NaN that an operation makes of numbers; one that comes in is passed on |
-    | "div" | a division by 0, and a remainder; `//` and `%` of integers are 0 there, as in NumPy, and not found |
+    | "div" | a division by 0, and a remainder, of integers too, where `//` and `%` are 0 as in NumPy |
     | "sqrt" | a root or a logarithm of a negative number |
     | "index" | an index out of range, in reads and updates, which XLA fills or moves into range |
     | "overflow" | an integer result or conversion outside of its dtype |
@@ -136,7 +136,7 @@ def checked(fun: Callable[..., Any], errors: str | Iterable[str] = "user") -> Ca
     @hide_frames
     def with_checks(*args: Any, **kwargs: Any) -> Any:
         traced, leaves = trace_for_rewrite("checked", fun, args, kwargs)
-        return traced.rebuild(_run_checked(traced.program, kinds, [*traced.captured, *leaves]))
+        return traced.rebuild(_run_checked(traced.program, kinds, traced.captured, leaves))
     return with_checks
 
 
@@ -152,13 +152,13 @@ def _kinds(errors: Any) -> frozenset[str]:
     return frozenset(chosen - {"user"})
 
 
-def _run_checked(program: Program, kinds: frozenset[str], inputs: list[Any]) -> list[Any]:
-    complete = add_checks(program, kinds, quick=False)
+def _run_checked(program: Program, kinds: frozenset[str], captured: list[Any], leaves: list[Any]) -> list[Any]:
+    complete, inputs = add_checks(program, kinds, False, captured), [*captured, *leaves]
     if not has_checks(complete):
         return apply_program(program, inputs)
     if current.get() is None and not any(map(is_jax, inputs)):
         return apply_program(complete, inputs)  # NumPy stops at the first check that fails
-    *outputs, flag = apply_program(gather_checks(add_checks(program, kinds, quick=True)), inputs)
+    *outputs, flag = apply_program(gather_checks(add_checks(program, kinds, True, captured)), inputs)
     if not isinstance(flag, Literal):
         given = inputs if current.get() is not None else [to_numpy(each) if is_jax(each) else each for each in inputs]
         bind(check_p, to_numpy(flag) if is_jax(flag) and current.get() is None else flag, *given,

@@ -9,12 +9,11 @@ import jax
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.static_arguments import Args, Kwargs
 from fxgrad.engine.core.arrays import WEAK_CLASSES, Integer, WeakArray, freeze_result, make_weak
 from fxgrad.engine.core.avals import keys_to_jax, to_numpy
 from fxgrad.engine.dtypes import SUPPORTED, is_64bit
-from fxgrad.engine.executors.xla import weaken_jax_outputs, x64
+from fxgrad.engine.executors.xla import is_jax_tracer, weaken_jax_outputs, x64
 from fxgrad.engine.tracing.tape import aval_of
 
 Arguments = Callable[[Args, Kwargs], tuple[Args, Kwargs]]

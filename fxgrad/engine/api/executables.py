@@ -27,7 +27,6 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.conversions import like_arguments
-from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.plans import DispatchPlans
 from fxgrad.engine.api.stages import MadeFor, Stage, stage_of
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
@@ -38,7 +37,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize, needs_x64, program_property
 from fxgrad.engine.dtypes import DType, float0, from_jax, is_64bit, is_key
 from fxgrad.engine.executors import explicit
-from fxgrad.engine.executors.xla import emit_results, running_here, x64
+from fxgrad.engine.executors.xla import emit_results, is_jax_tracer, running_here, x64
 from fxgrad.engine.frontend.flat import TracedCall, leaf_aval
 from fxgrad.engine.higher_order.rolling import roll_where_it_pays
 from fxgrad.engine.tracing.tracer import Tracer
@@ -68,6 +67,7 @@ class Need(Enum):
     EXPLICIT_AXES = "a mesh with Explicit axes"
     CAPTURED_AS_ARGUMENTS = "captured arrays on several devices: as constants they would be gathered into the text"
     CONVERTED_KEYS = "NumPy's random keys, in a container or among many"
+    FLAG = "a stage of a program with checks: its executable is to say whether they held"
 
 
 class Unprepared(Exception):  # noqa: N818  (nobody sees it)

@@ -11,9 +11,9 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec, Sharding
 from fxgrad.engine import tree
 from fxgrad.engine.api.executables import argument_avals
 from fxgrad.engine.api.jitted_calls import JittedCall
-from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.static_arguments import StaticArguments
 from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.executors.xla import is_jax_tracer
 from fxgrad.engine.frontend.flat import broadcast_prefix
 from fxgrad.engine.parallel.shardings import constrain, placement_of, shardings_text
 from fxgrad.engine.tracing.tape import aval_of

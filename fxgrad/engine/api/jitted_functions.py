@@ -11,10 +11,11 @@ The next state is the first whose condition holds:
              --> LOOK UP   otherwise
     LOOK UP  --> RUN       a plan has the key of the call
              --> PLAN      otherwise
-    PLAN     --> CHECK     the trace of the first call has checks, and no option of `jit` is in the way
+    PLAN     --> CHECK     the trace of the first call has checks
              --> RUN       otherwise: take the executable from the store on disk, if there is one, or trace the function
                            unless its trace is known; enter a plan
-    CHECK    --> (end)     the executable with one more result, whether all checks held, says yes: the results
+    CHECK    --> (end)     `CheckedFunction`, whose executable has one more result, says that all checks held: the
+                           results; its plans serve DISPATCH from now on
              --> LOOK UP   otherwise: unless the function, run without jit, raises, the executable raises whose checks
                            call Python
     RUN      --> (end)     the executable returns: the results
@@ -25,9 +26,9 @@ The next state is the first whose condition holds:
     PREPARE  --> LOOK UP   always: `Executables.prepare_for` has made the transition for the need
 
 DISPATCH is the closure that `dispatching` makes, RUN is `plans.run`, `call` is ROUTE, and `_run` is the loop of the
-others. Two signals can only arrive as errors, since both come from within jax. `Unprepared` leaves a jax trace. jax's
-`TypeError` is the one sign of NumPy's random keys inside a container, which the key of a call does not search.
-`_unmet_need` alone turns either into a `Need`.
+others. Three signals arrive as errors. `FailedCheckError` leaves a plan, so that a call by a plan costs nothing for it.
+`Unprepared` leaves a jax trace. jax's `TypeError` is the one sign of NumPy's random keys inside a container, which the
+key of a call does not search. `_unmet_need` alone turns the last two into a `Need`.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ from fxgrad.engine.api.executables import (
 from fxgrad.engine.api.inner_traces import InnerTraces
 from fxgrad.engine.api.jit_shardings import JitShardings
 from fxgrad.engine.api.jitted_calls import JittedCall
-from fxgrad.engine.api.keys import Key, is_jax_tracer, key_of, key_of_leaves
+from fxgrad.engine.api.keys import Key, key_of, key_of_leaves
 from fxgrad.engine.api.plans import DispatchPlan, DispatchPlans, run
-from fxgrad.engine.api.stages import MadeFor, stage_of
+from fxgrad.engine.api.stages import MadeFor, Stage, stage_of
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.api.switches import is_jit_disabled, switched
 from fxgrad.engine.config import default_float
@@ -87,7 +88,7 @@ from fxgrad.engine.core.program_properties import (
 )
 from fxgrad.engine.dtypes import DType, is_64bit
 from fxgrad.engine.executors import failures
-from fxgrad.engine.executors.xla import is_jax, x64
+from fxgrad.engine.executors.xla import is_jax, is_jax_tracer, x64
 from fxgrad.engine.frontend.flat import TracedCall, leaf_aval, note_result, trace_flat
 from fxgrad.engine.higher_order.call import jit_call_p
 from fxgrad.engine.higher_order.checks import gather_checks, has_checks
@@ -98,14 +99,25 @@ from fxgrad.engine.tracing import observers
 from fxgrad.engine.tracing.tape import axes_in_scope, bind, current, innermost_for
 from fxgrad.engine.tracing.trace import SHARED, WITH_LITERALS, Mode
 from fxgrad.engine.user_lines import at_user_line, function_name
-from fxgrad.errors import ArgumentError, UnsupportedError
+from fxgrad.errors import ArgumentError, CheckError, UnsupportedError
 
-FAILURES = ValueError, TypeError, UnsupportedError, *failures.AT_RUN_TIME, Unprepared
+
+class FailedCheckError(Exception):
+    """A compiled call returned that a check failed, or a flag that only jax's tracer knows (not `is_known`)."""
+
+    def __init__(self, is_known: bool) -> None:
+        super().__init__()
+        self.is_known = is_known
+
+
+FAILURES = ValueError, TypeError, UnsupportedError, *failures.AT_RUN_TIME, Unprepared, FailedCheckError
 """The errors of RUN that lead to EXPLAIN; others are the user's own."""
 
 _FIRST_JITTED_BY: ProgramAttribute[weakref.ref[JittedFunction]] = ProgramAttribute("first jitted by")
 _handed_over: ContextVar[tuple[Any, TracedCall] | None] = ContextVar("handed_over", default=None)
 """A jitted function and its trace: PLAN made the trace, and jax requests it in RUN."""
+_is_stage: ContextVar[bool] = ContextVar("is_stage", default=False)
+"""Whether jax traces for a stage (`lower`, `trace`), and not for a call."""
 
 
 class JittedFunction:
@@ -125,7 +137,7 @@ class JittedFunction:
         self._no_plans = self.plans = DispatchPlans(None)
         self._executables: dict[DType, Executables] = {}
         self._inside = InnerTraces()
-        self._checked: Callable[..., Any] | None = None
+        self._checked: CheckedFunction | None = None
         switched.add(self)
 
     def __reduce__(self) -> Any:
@@ -148,7 +160,7 @@ class JittedFunction:
         """Return jax's `Traced` stage for these arguments, with the jaxpr of the emitted operations."""
         return self._stage("trace", args, kwargs)
 
-    def _stage(self, name: str, args: Args, kwargs: Kwargs) -> Any:
+    def _stage(self, name: str, args: Args, kwargs: Kwargs) -> Stage:
         executables = self._current_executables()
         if executables.sharing is Sharing.UNDECIDED:
             executables.sharing = Sharing.OWN  # so that calls use the trace that jax makes here
@@ -161,13 +173,31 @@ class JittedFunction:
             while True:
                 try:
                     if to_bind is None:
-                        return stage_of(getattr(executables.own, name)(*args, **kwargs), made_for)
+                        return stage_of(self._stage_of_own(executables, name, args, kwargs), made_for)
+                    if self._takes_flag(to_bind):
+                        break
                     bound = self._bound(executables, JittedCall(self._static, args, kwargs), to_bind)
                     given, named = self._static.dynamic(args, kwargs)
                     return bound.stage(name, given, named, made_for)
                 except Unprepared as unprepared:
+                    if unprepared.need is Need.FLAG:
+                        break
                     executables.prepare_for(unprepared.need)
                     to_bind = unprepared.traced or to_bind
+        self._checked = self._checked or CheckedFunction(self._given, None)
+        split = self._static.split(args, kwargs)
+
+        def find_failed(given: Args, named: Kwargs) -> Any:
+            positional, keywords = split.arguments(tree.leaves((given, named)))
+            return self._find_failed(tuple(positional), keywords)
+        return self._checked.flagged_stage(name, args, kwargs, find_failed)
+
+    def _stage_of_own(self, executables: Executables, name: str, args: Args, kwargs: Kwargs) -> Any:
+        token = _is_stage.set(True)
+        try:
+            return getattr(executables.own, name)(*args, **kwargs)
+        finally:
+            _is_stage.reset(token)
 
     def clear_cache(self) -> None:
         """Forget all compiled versions."""
@@ -199,6 +229,8 @@ class JittedFunction:
     @hide_frames
     def failed(self, error: Exception, args: Args, kwargs: Kwargs) -> Any:
         """EXPLAIN, after a RUN from DISPATCH."""
+        if self._checked is not None:
+            return self._check(self._checked, args, kwargs, error)
         return self._run(args, kwargs, self._unmet_need(error, args, kwargs))
 
     def _run(self, args: Args, kwargs: Kwargs, need: Need | None = None, with_flag: bool = True) -> Any:
@@ -226,8 +258,7 @@ class JittedFunction:
                 plan, traced = self._plan(executables, JittedCall(self._static, args, kwargs))
                 if with_flag and traced is not None and self._takes_flag(traced):
                     self.plans = self._no_plans
-                    if self._checked is None:
-                        self._checked = dispatching(CheckedFunction(self._given, traced), self._fun)
+                    self._checked = self._checked or CheckedFunction(self._given, traced)
                     return self._check(self._checked, args, kwargs)
             token = _handed_over.set(None if traced is None else (self, traced))
             try:
@@ -238,25 +269,39 @@ class JittedFunction:
                 _handed_over.reset(token)
 
     def _takes_flag(self, traced: TracedCall) -> bool:
-        """Return whether a program has checks, and its executable can say whether they held."""
-        return not self._own_alone and has_checks(traced.program)
+        """Return whether a program has checks, so that its executable is to say whether they held."""
+        return has_checks(traced.program)
 
-    def _check(self, checked: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
-        """CHECK: without a call of Python unless a check failed."""
-        outputs, held = checked(*args, **kwargs)
-        if not is_jax_tracer(held):
-            if held:
-                return outputs
-            given, named = tree.map(lambda leaf: to_numpy(leaf) if is_jax(leaf) else leaf, (args, kwargs))
-            with np.errstate(all="ignore"):
-                self._fun(*given, **named)  # NumPy stops at the first check that fails, and knows the turn of a loop
+    def _check(self, checked: CheckedFunction, args: Args, kwargs: Kwargs, error: Exception | None = None) -> Any:
+        """CHECK: without a call of Python unless a check failed; with the `error` of a RUN by a plan of `checked`."""
         try:
-            return self._run(args, kwargs, with_flag=False)
+            outputs = checked.call(args, kwargs) if error is None else checked.failed(error, args, kwargs)
+            self.plans = checked.plans
+            return outputs
+        except FailedCheckError as failed:
+            is_known = failed.is_known
+        try:
+            return self._find_failed(args, kwargs) if is_known else self._run(args, kwargs, with_flag=False)
+        except CheckError as found:
+            raise found from None
         finally:
-            self.plans = self._no_plans
+            self.plans = checked.plans
+
+    def _find_failed(self, args: Args, kwargs: Kwargs) -> Any:
+        """Raise the error of the first check that fails, or return the results if there is none after all.
+
+        Without jit NumPy stops at that check, and knows the turn of a loop, but cannot run all that XLA can, such as
+        branches that devices differ in. Then checks call Python from compiled code.
+        """
+        given, named = tree.map(lambda leaf: to_numpy(leaf) if is_jax(leaf) else leaf, (args, kwargs))
+        with np.errstate(all="ignore"), contextlib.suppress(UnsupportedError):
+            self._fun(*given, **named)
+        return self._run(args, kwargs, with_flag=False)
 
     def _unmet_need(self, error: Exception, args: Args, kwargs: Kwargs) -> Need:
         """Return the requirement that the plan lacked, if `error` is due to one; else raise the error explained."""
+        if isinstance(error, FailedCheckError):
+            raise error
         if isinstance(error, Unprepared):
             return error.need
         if isinstance(error, failures.AT_RUN_TIME):
@@ -397,7 +442,8 @@ class JittedFunction:
             program = call.traced.program
             compiled = executables.note(signature, CompiledSignature(needs_x64(program), has_wide_outputs(program)))
         return executables.plans.enter(key, DispatchPlan(
-            executables.called, compiled.scoped, convert_arguments if needs_conversion(call.leaves) else None,
+            self._called(executables.called), compiled.scoped,
+            convert_arguments if needs_conversion(call.leaves) else None,
             result_conversion(call.leaves) if compiled.is_wide and not self._shardings else None))
 
     def _general_plan(self, executables: Executables, call: JittedCall) -> DispatchPlan:
@@ -405,7 +451,7 @@ class JittedFunction:
         if not executables.looks and has_wide(call.leaves):
             executables.prepare_for(Need.WIDE_ARGUMENTS)  # earlier plans do not look
         arguments = convert_arguments if executables.looks or needs_conversion(call.leaves) else None
-        return DispatchPlan(executables.called, True, arguments, None if self._shardings
+        return DispatchPlan(self._called(executables.called), True, arguments, None if self._shardings
                             else executables.outputs.results)
 
     def _shared_plan(self, executables: Executables, call: JittedCall, avals: Sequence[Aval]) -> DispatchPlan | None:
@@ -440,8 +486,12 @@ class JittedFunction:
             arguments = convert_arguments if arguments is None else functools.partial(chain_conversions, arguments,
                                                                                       convert_arguments)
         program = bound.program
-        return DispatchPlan(bound.executable, needs_x64(program), arguments,
+        return DispatchPlan(self._called(bound.executable), needs_x64(program), arguments,
                     result_conversion(call.leaves) if has_wide_outputs(program) and not self._shardings else None)
+
+    def _called(self, executable: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what plans call."""
+        return executable
 
     def _may_share(self, call: JittedCall, traced: TracedCall) -> bool:
         """Return whether the trace is valid for other calls, and its executable for other functions."""
@@ -477,6 +527,8 @@ class JittedFunction:
         jitted, traced = _handed_over.get() or (None, None)
         if traced is None or jitted is not self or traced.program.in_avals[traced.program.captured:] != avals:
             traced = self._trace(call, avals, WITH_LITERALS)
+        if _is_stage.get() and self._takes_flag(traced):
+            raise Unprepared(Need.FLAG)
         if any_multi_device(traced.captured):
             raise Unprepared(Need.CAPTURED_AS_ARGUMENTS, traced)
         program, captured, out_tree = traced[:3]
@@ -529,15 +581,38 @@ class JittedFunction:
 
 
 class CheckedFunction(JittedFunction):
-    """The jitted function that returns a pair: the results of another one, and whether all checks held."""
+    """A jitted function with one flag for its checks: calls by its plans raise `FailedCheckError` if one failed.
 
-    def __init__(self, given: tuple[Any, ...], traced: TracedCall) -> None:
-        *arguments, options = given
-        super().__init__(*arguments, **options)
+    Its executables return a pair, the results and whether all checks held. They leave arguments that may be donated as
+    they are, since a second run needs them.
+    """
+
+    def __init__(self, given: tuple[Any, ...], traced: TracedCall | None) -> None:
+        fun, static_argnums, static_argnames, _, _, inline, options = given
+        self._of_results = JitShardings(fun, None, options["out_shardings"])
+        if options["out_shardings"] is not None:
+            options = {**options, "out_shardings": (options["out_shardings"], None)}
+        super().__init__(fun, static_argnums, static_argnames, None, None, inline, **options)
         self._first: TracedCall | None = traced
 
     def _takes_flag(self, traced: TracedCall) -> bool:  # noqa: ARG002  (its program has no check that calls Python)
         return False
+
+    def flagged_stage(self, name: str, args: Args, kwargs: Kwargs, find_failed: Callable[[Args, Kwargs], Any]) -> Stage:
+        """Return a stage whose compiled code returns the results alone, or those of `find_failed`."""
+        return self._stage(name, args, kwargs).with_flag(find_failed)
+
+    def _called(self, executable: Callable[..., Any]) -> Callable[..., Any]:
+        def flagged(*args: Any, **kwargs: Any) -> Any:
+            outputs, held = executable(*args, **kwargs)
+            try:
+                holds = np.asarray(held)  # bool(held) takes nine times as long
+            except jax.errors.TracerArrayConversionError:
+                raise FailedCheckError(is_known=False) from None
+            if holds:
+                return outputs
+            raise FailedCheckError(is_known=True)
+        return flagged
 
     def _prepare_stored(self, *_: Any) -> bool:
         return False  # the store knows executables by the user's function alone
@@ -546,8 +621,9 @@ class CheckedFunction(JittedFunction):
         traced, self._first = self._first, None  # the trace that showed the checks
         if traced is None or traced.program.in_avals[traced.program.captured:] != avals:
             traced = super()._trace(call, avals, mode, inside=inside)
+        self._of_results.output_shardings(traced.out_tree, traced.program.out_avals)  # raises if they do not fit
         pair = tree.structure((tree.unflatten(traced.out_tree, range(traced.out_tree.num_leaves)), True))
-        gathered, count = gather_checks(traced.program), traced.program.captured
+        gathered, count = gather_checks(traced.program, is_final=True), traced.program.captured
         program = memoize(gathered, ("captured", count), lambda: gathered.replace(captured=count))
         return TracedCall(program, traced.captured, pair)
 

@@ -14,6 +14,7 @@ from fxgrad.engine.caches import cached
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.core.avals import PYTHON_AVALS
 from fxgrad.engine.dtypes import SUPPORTED
+from fxgrad.engine.executors.xla import is_jax_tracer
 from fxgrad.engine.tree import TreeDef
 
 Fits = Callable[[Args, Kwargs], bool]
@@ -45,11 +46,6 @@ _ATTRIBUTES: dict[type, tuple[str, ...]] = {
     **{dtype.type: () for dtype in SUPPORTED.values() if dtype.names is None}}
 """Attributes that distinguish the types of a class's values. jax's array classes are entered at their first occurrence,
 since importing them would start jax's backends."""
-
-
-def is_jax_tracer(value: Any) -> bool:
-    """Return whether a value belongs to a jax trace, and so is valid for one call only."""
-    return isinstance(value, jax.core.Tracer)
 
 
 def _type_attributes(value: Any) -> tuple[str, ...] | None:

@@ -11,8 +11,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import transformation
-from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.core.avals import Aval, without_literals
+from fxgrad.engine.executors.xla import is_jax_tracer
 from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, constant_name, trace_flat
 from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.parallel.layouts import Layout

@@ -11,10 +11,9 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.conversions import WIDE, convert_arguments, like_arguments
-from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.derivation.sizes import refuse_symbolic_sizes
-from fxgrad.engine.executors.xla import x64
+from fxgrad.engine.executors.xla import is_jax_tracer, x64
 from fxgrad.engine.frontend.flat import argument_aval, constant_name
 from fxgrad.engine.frontend.mismatches import ExpectedArguments
 from fxgrad.engine.user_lines import function_name
@@ -40,12 +39,18 @@ class MadeFor(NamedTuple):
 class Stage:
     """A jax stage (`Traced`, `Lowered`, `Compiled`) whose methods all keep 64-bit dtypes."""
 
-    __slots__ = ("_as_they_are", "_captured", "_made_for", "_stage")
+    __slots__ = ("_as_they_are", "_captured", "_find_failed", "_made_for", "_stage")
 
     def __init__(self, stage: Any, made_for: MadeFor, captured: tuple[Any, ...] = ()) -> None:
         self._stage, self._made_for = stage, made_for
         self._captured = captured  # values before the arguments
         self._as_they_are: frozenset[type] | None = None  # types of arguments that need no x64 scope
+        self._find_failed: Callable[[Args, Kwargs], Any] | None = None
+
+    def with_flag(self, find_failed: Callable[[Args, Kwargs], Any] | None) -> Stage:
+        """Mark a stage whose second result is whether all checks held: if not, calls return what `find_failed` does."""
+        self._find_failed = find_failed
+        return self
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a stage of a jitted function belongs to its process, and is neither pickled nor copied. "
@@ -53,10 +58,22 @@ class Stage:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._stage, name)
+        if self._find_failed is not None and name in _OF_RESULTS:
+            return value.children()[0] if name == "out_tree" else value[0]
         return self._wrap_method(value) if callable(value) else value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a compiled stage; raise `ArgumentError`, a `TypeError`, for arguments that it was not made for."""
+        """Run a compiled stage.
+
+        Raises `ArgumentError`, a `TypeError`, for arguments that it was not made for, and `CheckError` for a failed
+        check.
+        """
+        if self._find_failed is None:
+            return self._run(args, kwargs)
+        outputs, held = self._run(args, kwargs)
+        return outputs if np.asarray(held) else self._find_failed(args, kwargs)
+
+    def _run(self, args: Args, kwargs: Kwargs) -> Any:
         classes = self._as_they_are
         if classes is not None and not kwargs and (
                 classes.issuperset(map(type, args)) or classes.issuperset(map(type, tree.leaves(args)))):
@@ -94,8 +111,13 @@ class Stage:
         def in_scope(*args: Any, **kwargs: Any) -> Any:
             with x64():
                 result = method(*args, **kwargs)
-            return stage_of(result, self._made_for, self._captured) if isinstance(result, (*_CLASSES,)) else result
+            return stage_of(result, self._made_for, self._captured).with_flag(self._find_failed) if isinstance(
+                result, (*_CLASSES,)) else result
         return in_scope
+
+
+_OF_RESULTS = frozenset({"out_tree", "out_info", "output_shardings", "output_formats", "output_layouts"})
+"""Attributes that describe the results."""
 
 
 def _is_narrow(value: Any) -> bool:

@@ -22,12 +22,11 @@ from jax.experimental import serialize_executable
 
 from fxgrad.engine import config, tree
 from fxgrad.engine.api.jitted_calls import JittedCall
-from fxgrad.engine.api.keys import is_jax_tracer
 from fxgrad.engine.api.reverse import before_derivatives
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.executors.platforms import default_device
-from fxgrad.engine.executors.xla import x64
+from fxgrad.engine.executors.xla import is_jax_tracer, x64
 from fxgrad.engine.store.content import Content, Unknown
 from fxgrad.engine.store.environment import environment
 from fxgrad.engine.store.folder import Folder

@@ -19,7 +19,14 @@ from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, keys_to_jax,
 from fxgrad.engine.core.cache_keys import cache_key, param_key
 from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Equation, Program, Variable, subprograms
-from fxgrad.engine.core.program_properties import ProgramAttribute, calls_user_code, count_equations, needs_x64
+from fxgrad.engine.core.program_properties import (
+    ProgramAttribute,
+    calls_user_code,
+    count_equations,
+    has_effects,
+    memoize,
+    needs_x64,
+)
 from fxgrad.engine.core.walk import eval_program, value_of
 from fxgrad.engine.derivation.guards import Guard, collect_guards, memoize_guarded
 from fxgrad.engine.executors import explicit, failures
@@ -37,6 +44,11 @@ _NOT_JAX = frozenset({np.ndarray, np.float32, np.float64, Literal, *PYTHON_SCALA
 def is_jax(value: Any) -> bool:
     """Return whether `value` is a jax array, or a tracer of jax."""
     return type(value) not in _NOT_JAX and isinstance(value, jax.Array)
+
+
+def is_jax_tracer(value: Any) -> bool:
+    """Return whether a value belongs to a jax trace, and so is valid for one call only."""
+    return isinstance(value, jax.core.Tracer)
 
 
 def x64(needed: bool = True) -> AbstractContextManager[Any]:
@@ -293,6 +305,20 @@ _under_way: ContextVar[_Emission | None] = ContextVar("emission", default=None)
 
 def run_compiled(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """Return the outputs of the program on jax values, compiled by `jax.jit` and memoized on the program."""
+    return _runners[-1](_run_emitted, program, inputs) if has_effects(program) else _run_emitted(program, inputs)
+
+
+Runner = Callable[[Callable[[Program, Sequence[Any]], "list[Any]"], Program, Sequence[Any]], "list[Any]"]
+"""(the function that runs programs as they are, a program with effects, its inputs) -> its outputs."""
+_runners: list[Runner] = SharedList(__name__, "_runners")
+
+
+def register_runner(runner: Runner) -> None:
+    """Register the function that runs compiled programs with effects."""
+    _runners.append(runner)
+
+
+def _run_emitted(program: Program, inputs: Sequence[Any]) -> list[Any]:
     return _run_emission(program, ("xla",), lambda inputs: emit_results(program, inputs), inputs)
 
 
@@ -354,6 +380,9 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
         map(needs_x64, held))
     with x64(wide):
         values = [jax.numpy.asarray(as_jax(arg)) for arg in args]
+        if any(map(has_effects, held)):  # whose runner takes programs
+            key = ("alone", primitive, *param_key(primitive, params), *avals)
+            return run_compiled(memoize(held[0], key, lambda: _program_of(primitive, avals, params, out_avals)), values)
         if held:  # memoized on the program, since jax would recompile a loop at every call
             return _run_emission(held[0], ("xla rule", primitive, *param_key(primitive, params)),
                                  lambda values: weaken_jax_outputs(out_avals, primitive.xla(lax, *values, **params)),
@@ -366,6 +395,13 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
             return function(*values)
         outputs: list[Any] = lowering_for(primitive, values)(lax, *values, **params)
         return weaken_jax_outputs(out_avals, outputs)
+
+
+def _program_of(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any],
+                out_avals: Sequence[Aval]) -> Program:
+    """Return the program of one operation."""
+    inputs, outputs = [*map(Variable, avals)], [*map(Variable, out_avals)]
+    return Program(inputs, [Equation(primitive, [*inputs], params, outputs)], outputs)
 
 
 _explicit_rules = Cache("operations on explicit meshes", 1024)

@@ -7,6 +7,8 @@ out whether anything may be: it tests for NaNs where no later operation would ha
 from __future__ import annotations
 
 import math
+import sys
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,18 +23,21 @@ from fxgrad.engine.analyses.intervals import (
     exact_result,
     fits,
     intervals_of,
+    of_constant,
     operands_of,
     outputs_of,
     region_inputs,
 )
 from fxgrad.engine.core.analysis import Analysis, Collection
+from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.interpreter import interpret
-from fxgrad.engine.core.program import Atom, Equation, Program, Source
+from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.regions import Region, replace_programs
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors.speculative import exposes_nans
+from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
 from fxgrad.engine.higher_order.checks import check_error, check_p, first_false
 from fxgrad.engine.ops import (
@@ -52,9 +57,10 @@ from fxgrad.engine.ops.arithmetic import sub
 from fxgrad.engine.ops.comparison import and_, eq, ge, le, lt, ne, or_
 from fxgrad.engine.ops.parts import abs  # noqa: A004
 from fxgrad.engine.ops.pointwise import acts_on_each
-from fxgrad.engine.ops.reductions import reduce_or
+from fxgrad.engine.ops.reductions import reduce_max, reduce_or
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.tracer import Tracer
 
 KINDS = {"nan": "NaN made", "div": "division by 0", "sqrt": "root or logarithm of a negative number",
          "index": "index out of range", "overflow": "integer overflow"}
@@ -63,12 +69,16 @@ KINDS = {"nan": "NaN made", "div": "division by 0", "sqrt": "root or logarithm o
 
 @dataclass(frozen=True)
 class Finding(StructuralKey):
-    """The report of an automatic check: its kind, the operation, the user's line, and for indices the sizes of axes."""
+    """The report of an automatic check: its kind, the operation, the user's line, and for indices the sizes of axes.
+
+    `form` is the sentence for the operands of an operation that users do not know by its name.
+    """
 
     kind: str
     operation: str
     line: str
     sizes: tuple[int, ...] = ()
+    form: str = "{operation}({operands})"
 
     def fail(self, condition: Any, values: Sequence[Any]) -> None:
         """Raise the error, with the operands at the first place where the condition is false."""
@@ -80,7 +90,7 @@ class Finding(StructuralKey):
             place = place[:-1]
         elif all(np.shape(value) in ((), shape) for value in values):
             text = ", ".join(str(np.asarray(value)[place] if np.ndim(value) else value) for value in values)
-            text = f"{self.operation}({text})"
+            text = self.form.format(operation=self.operation, operands=text)
         else:
             types = ", ".join(f"{np.asarray(value).dtype.name}{list(np.shape(value))}" for value in values)
             text = f"{self.operation} of {types}"
@@ -102,6 +112,9 @@ class Rule(NamedTuple):
     before: bool = True
     holds: Callable[[Equation, Sequence[Interval]], bool] = lambda equation, intervals: False
     """Whether it cannot fail for operands in these intervals."""
+    form: str = Finding.form
+    passed: Callable[[Equation, Sequence[Interval]], dict[Atom, Interval]] = lambda equation, intervals: {}
+    """The intervals of operands and results that have passed it."""
 
 
 check_rules: Collection[Rule] = Collection("check_rules", "The automatic checks of an operation, but for NaNs.")
@@ -115,8 +128,16 @@ def _nonzero_divisor(_: Equation, inputs: list[Any], __: Sequence[Any]) -> Any:
     return ne(inputs[1], np.zeros((), aval_of(inputs[1]).dtype)[()])
 
 
-check_rules.add(Rule("div", _nonzero_divisor, holds=lambda _, given: 0 not in given[1] and not given[1].nan),
+def _is_nonzero(place: int) -> Callable[[Equation, Sequence[Interval]], dict[Atom, Interval]]:
+    return lambda equation, given: {equation.inputs[place]: given[place]._replace(zero=False)}
+
+
+check_rules.add(Rule("div", _nonzero_divisor, holds=lambda _, given: 0 not in given[1], passed=_is_nonzero(1)),
                 arithmetic.div_p, arithmetic.rem_p)
+check_rules.add(Rule("div", lambda _, inputs, __: ne(inputs[0], np.zeros((), aval_of(inputs[0]).dtype)[()]),
+                     holds=lambda _, given: 0 not in given[0], form="the divisor is {operands}",
+                     passed=_is_nonzero(0)),
+                arithmetic.nonzero_divisor_p)
 
 
 def _above(least: float, strict: bool = False) -> Callable[..., Any]:
@@ -129,9 +150,23 @@ def _above(least: float, strict: bool = False) -> Callable[..., Any]:
     return condition
 
 
-check_rules.add(Rule("sqrt", _above(0.0), holds=lambda _, given: given[0].low >= 0),
+def _surely_above(least: float) -> dict[str, Any]:
+    """Return when numbers are not below `least`, and what is known of those that are not.
+
+    A comparison with 0 says nothing of the numbers that XLA takes for 0, and neither does the operation.
+    """
+    def holds(equation: Equation, given: Sequence[Interval]) -> bool:
+        aval = equation.inputs[0].aval
+        return dtypes.is_floating(aval.dtype) and given[0].low >= least - float(dtypes.finfo(aval.dtype).tiny)
+
+    def passed(equation: Equation, given: Sequence[Interval]) -> dict[Atom, Interval]:
+        return {equation.inputs[0]: given[0]._replace(low=max(given[0].low, least), high=max(given[0].high, least))}
+    return {"holds": holds, "passed": passed}
+
+
+check_rules.add(Rule("sqrt", _above(0.0), **_surely_above(0.0)),
                 exponential.sqrt_p, exponential.rsqrt_p, exponential.log_p)
-check_rules.add(Rule("sqrt", _above(-1.0), holds=lambda _, given: given[0].low >= -1), exponential.log1p_p)
+check_rules.add(Rule("sqrt", _above(-1.0), **_surely_above(-1.0)), exponential.log1p_p)
 
 
 def _in_range(indices: Any, sizes: Sequence[int], extents: Sequence[int], wraps: bool) -> Any:
@@ -156,23 +191,51 @@ def _gathered(equation: Equation, inputs: list[Any], _: Sequence[Any]) -> Any:
                      params["mode"] == "checked")
 
 
-def _scattered(equation: Equation, inputs: list[Any], _: Sequence[Any]) -> Any:
+def _extents(equation: Equation) -> dict[int, int]:
+    """Return the sizes of the windows of a scatter along axes of the operand that have any."""
     params, shape, updates = equation.params, equation.inputs[0].aval.shape, equation.inputs[2].aval.shape
+    whole = [axis for axis in range(len(shape))
+             if axis not in params["inserted_window_dims"] and axis not in params["operand_batching_dims"]]
+    return dict(zip(whole, (updates[axis] for axis in params["update_window_dims"]), strict=True))
+
+
+def _scattered(equation: Equation, inputs: list[Any], _: Sequence[Any]) -> Any:
+    params, shape = equation.params, equation.inputs[0].aval.shape
     axes = params["scatter_dims_to_operand_dims"]
     if not axes:
         return None
-    whole = [axis for axis in range(len(shape))
-             if axis not in params["inserted_window_dims"] and axis not in params["operand_batching_dims"]]
-    extents = dict(zip(whole, (updates[axis] for axis in params["update_window_dims"]), strict=True))
+    extents = _extents(equation)
     return _in_range(inputs[1], [shape[axis] for axis in axes], [extents.get(axis, 1) for axis in axes],
                      params["mode"] == "checked")
 
 
-def _surely_gathered(equation: Equation, given: Sequence[Interval]) -> bool:
+def _indexed_axes(params: dict[str, Any]) -> tuple[int, ...]:
+    """Return the axes that the indices of a gather or scatter are for."""
+    axes: tuple[int, ...] = params["start_index_map" if "start_index_map" in params else "scatter_dims_to_operand_dims"]
+    return axes
+
+
+def _range_of(equation: Equation) -> tuple[float, float]:
+    """Return the range in which all indices of a gather or scatter are within their axes."""
     params, shape = equation.params, equation.inputs[0].aval.shape
-    rooms = [shape[axis] - params["slice_sizes"][axis] for axis in params["start_index_map"]]
-    least = [-shape[axis] if params["mode"] == "checked" else 0 for axis in params["start_index_map"]]
-    return not rooms or (given[1].low >= max(least) and given[1].high <= min(rooms))
+    axes = _indexed_axes(params)
+    extents = dict(enumerate(params["slice_sizes"])) if "slice_sizes" in params else _extents(equation)
+    least = [-shape[axis] if params["mode"] == "checked" else 0 for axis in axes]
+    return max(least, default=-math.inf), min((shape[axis] - extents.get(axis, 1) for axis in axes), default=math.inf)
+
+
+def _surely_gathered(equation: Equation, given: Sequence[Interval]) -> bool:
+    least, most = _range_of(equation)
+    return given[1].low >= least and given[1].high <= most
+
+
+def _has_gathered(equation: Equation, given: Sequence[Interval]) -> dict[Atom, Interval]:
+    params, indices = equation.params, given[1]
+    if len(_indexed_axes(params)) != 1:
+        return {}  # one interval for the indices of several axes
+    least, most = _range_of(equation)
+    low = max(indices.low, least)
+    return {equation.inputs[1]: indices._replace(low=low, high=max(min(indices.high, most), low))}
 
 
 def _surely_sliced(number: int) -> Callable[[Equation, Sequence[Interval]], bool]:
@@ -185,8 +248,8 @@ def _surely_sliced(number: int) -> Callable[[Equation, Sequence[Interval]], bool
 
 
 SCATTERS = (indexing.scatter_p, indexing.scatter_add_p, indexing.scatter_sub_p, indexing.scatter_mul_p)
-check_rules.add(Rule("index", _gathered, holds=_surely_gathered), indexing.gather_p)
-check_rules.add(Rule("index", _scattered), *SCATTERS)
+check_rules.add(Rule("index", _gathered, holds=_surely_gathered, passed=_has_gathered), indexing.gather_p)
+check_rules.add(Rule("index", _scattered, holds=_surely_gathered, passed=_has_gathered), *SCATTERS)
 
 
 def _sliced(equation: Equation, starts: list[Any], extents: Sequence[int]) -> Any:
@@ -217,10 +280,19 @@ def _surely_fits(equation: Equation, given: Sequence[Interval]) -> bool:
     exact, aval = exact_result(equation, given), equation.outputs[0].aval
     if exact is None or dtypes.kind_of(aval.dtype) not in "iu" or math.isnan(exact.low + exact.high):
         return False
-    return max(math.fabs(exact.low), math.fabs(exact.high)) < 2.0 ** 52 and fits(exact, aval)
+    return fits(exact, aval)
 
 
-check_rules.add(Rule("overflow", _fits, before=False, holds=_surely_fits),
+def _has_fitted(equation: Equation, given: Sequence[Interval]) -> dict[Atom, Interval]:
+    exact, aval = exact_result(equation, given), equation.outputs[0].aval
+    every = any_value(aval)
+    if exact is None or dtypes.kind_of(aval.dtype) not in "iu" or math.isnan(exact.low + exact.high):
+        return {}
+    low = min(max(exact.low, every.low), every.high)
+    return {equation.outputs[0]: Interval(low, max(min(exact.high, every.high), low), False)}
+
+
+check_rules.add(Rule("overflow", _fits, before=False, holds=_surely_fits, passed=_has_fitted),
                 pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p,
                 arithmetic.neg_p, structural.reduce_sum_p, cumulative.cumsum_p)
 
@@ -267,12 +339,15 @@ def _is_kept(equation: Equation) -> bool:
         0 in var.aval.shape or not dtypes.is_inexact(var.aval.dtype) for var in equation.outputs)
 
 
-def _can_make(equation: Equation, known: Intervals) -> bool:
-    """Return whether the operation may make a NaN of numbers."""
+def _made(equation: Equation, program: Program, known: Intervals) -> list[Atom]:
+    """Return the results in which the operation may make a NaN of numbers."""
     if makes_no_nan.of(equation.primitive) or not any(dtypes.is_inexact(var.aval.dtype) for var in equation.outputs):
-        return False
-    numbers = [interval.without_nan() for interval in operands_of(equation.inputs, known)]
-    return bool(equation.regions) or any(interval.nan for interval in outputs_of(equation, numbers))
+        return []
+    numbers: dict[Atom, Interval] = {
+        atom: known[atom].without_nan() for atom in equation.inputs if isinstance(atom, Variable)}
+    return [var for var, interval in zip(equation.outputs, outputs_of(
+        equation, [each.without_nan() for each in operands_of(equation.inputs, known)], program,
+        ChainMap(numbers, dict(known))), strict=True) if interval.nan]
 
 
 def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], known: Intervals) -> set[Atom]:
@@ -282,13 +357,13 @@ def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], known
     NaN in it would stay until the loop ends.
     """
     kept = {*range(len(program.outputs))}
-    makes = {equation.outputs[0]: _can_make(equation, known) for equation in program.equations if equation.outputs}
+    made = {var for equation in program.equations for var in _made(equation, program, known)}
     while True:
         seen = {program.outputs[place] for place in kept}
         tested: set[Atom] = set()
         for equation in reversed(program.equations):
             for var in equation.outputs:
-                if makes[equation.outputs[0]] and dtypes.is_inexact(var.aval.dtype) and var not in seen:
+                if var in made and var not in seen:
                     tested.add(var)
                     seen.add(var)
             if _is_kept(equation) and seen.issuperset(equation.outputs):
@@ -302,14 +377,45 @@ def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], known
 # --- programs with checks -------------------------------------------------------------------------------------------
 
 
-def add_checks(program: Program, kinds: frozenset[str], quick: bool) -> Program:
+def add_checks(program: Program, kinds: frozenset[str], quick: bool, constants: Sequence[Any] = ()) -> Program:
     """Return `program` with automatic checks of these `kinds`, in its nested programs too.
 
     The `quick` form is for `gather_checks`; it tests the outputs for NaNs as well. Otherwise calls of jitted functions
-    are ordinary ones.
+    are ordinary ones. `constants` are the values of the first inputs, which the function closes over.
     """
-    return memoize(program, ("automatic checks", kinds, quick), lambda: _Checks(kinds, quick).of(
-        program, None, (), [any_value(aval) for aval in program.in_avals], is_main=True))
+    bounds = (*map(_coarse_interval, constants, program.in_avals),
+              *(any_value(aval) for aval in program.in_avals[len(constants):]))
+    return memoize(program, ("automatic checks", kinds, quick, bounds), lambda: _Checks(kinds, quick).of(
+        program, None, (), bounds, is_main=True))
+
+
+def _coarse_interval(value: Any, aval: Aval) -> Interval:
+    """Return an interval around a number or a small array of integers, one of few, since there is a program for each.
+
+    Small integers are kept, other numbers lie between powers of two, or of sixteen.
+    """
+    kind = dtypes.kind_of(aval.dtype)
+    if isinstance(value, Tracer) or is_jax(value) or aval.size == 0 or kind not in "biuf" or aval.size > (
+            1 if kind == "f" else _FEW):
+        return any_value(aval)
+    low, high, nan, _ = of_constant(value, aval)
+    base = 16.0 if kind == "f" else 2.0
+    ends = _power_around(low, base, -1), _power_around(high, base, 1)
+    return Interval(*ends, nan) if kind in "bf" or fits(Interval(*ends, nan), aval) else any_value(aval)
+
+
+_FEW = 64
+"""The size of arrays of indices that are looked at."""
+
+
+def _power_around(number: float, base: float, sign: int) -> float:
+    """Return the number of a coarse grid that is nearest to `number` from below (`sign` -1) or above (1)."""
+    if math.isinf(number) or (math.fabs(number) <= 16 and number == int(number)):
+        return number
+    exponent = math.floor(math.log(math.fabs(number), base))
+    near = sorted(math.copysign(min(base ** (exponent + step), sys.float_info.max), number) for step in (-1, 0, 1, 2))
+    return next(each for each in near if each >= number) if sign > 0 else next(
+        each for each in reversed(near) if each <= number)
 
 
 class _Checks:
@@ -327,23 +433,28 @@ class _Checks:
         known = intervals_of(program, bounds)
         looks = "nan" in self._kinds and self._quick
         tested = _tested_for_nans(program, carries, known) if looks else set()
+        of_numbers = intervals_of(program, [each.without_nan() for each in bounds]) if is_main and looks else {}
 
         def build(*values: Any) -> tuple[list[Any], None]:
+            # With what earlier checks say of values.
+            seen: dict[Atom, Interval] = dict(zip(program.inputs, bounds, strict=True))
+
             def step(equation: Equation, inputs: list[Any]) -> Sequence[Any]:
-                return self._step(equation, inputs, around, tested, known)
+                return self._step(equation, inputs, around, tested, program, seen)
 
             outputs = interpret(program, values, step)
             if is_main and looks:
                 for atom, output in zip(program.outputs, outputs, strict=True):
-                    if dtypes.is_inexact(atom.aval.dtype) and atom not in program.inputs:
-                        bind(check_p, eq(output, output), report=Finding("nan", "", ""), lanes=())
+                    # Where inputs that are numbers lead to numbers alone, a NaN is one that came in.
+                    if atom.aval.size and atom in of_numbers and atom not in program.inputs and of_numbers[atom].nan:
+                        bind(check_p, _has_no_nan(output), report=Finding("nan", "", ""), lanes=())
             return outputs, None
 
         key = ("checks", self._kinds, self._quick, around, tuple(carries), tuple(bounds), is_main)
         return derive(program, key, build, program.in_avals).program
 
     def _step(self, equation: Equation, inputs: list[Any], around: Source | None, tested: set[Atom],
-              known: Intervals) -> Sequence[Any]:
+              program: Program, known: dict[Atom, Interval]) -> Sequence[Any]:
         source = around or equation.source
         line = "" if source is None else f"{source.place} (in {source.code.co_name})" + (
             f", {equation.source.part} pass" if equation.source is not None and equation.source.part == "backward"
@@ -352,36 +463,38 @@ class _Checks:
         rules = [rule for rule in check_rules.of(equation.primitive)
                  if rule.kind in self._kinds and not rule.holds(equation, given)]
         for rule in rules:
-            if rule.before:
-                self._check(rule, equation, inputs, (), line)
-        outputs = self._bind(equation, inputs, source, given)
+            if rule.before and self._check(rule, equation, inputs, (), line):
+                known.update(_of_variables(rule.passed(equation, given)))
+        known.update(zip(equation.outputs, outputs_of(equation, given, program, known), strict=True))
+        outputs = self._bind(equation, inputs, source, given, program, known)
         for rule in rules:
-            if not rule.before:
-                self._check(rule, equation, inputs, outputs, line)
+            if not rule.before and self._check(rule, equation, inputs, outputs, line):
+                known.update(_of_variables(rule.passed(equation, given)))
         if self._quick:
             for var, output in zip(equation.outputs, outputs, strict=True):
-                if var in tested:
-                    bind(check_p, eq(output, output), report=Finding("nan", "", ""), lanes=())
-        elif "nan" in self._kinds and not equation.regions and _can_make(equation, known):
+                if var in tested and var.aval.size:
+                    bind(check_p, _has_no_nan(output), report=Finding("nan", "", ""), lanes=())
+        elif "nan" in self._kinds and not equation.regions and _made(equation, program, known):
             self._check_nans(equation, inputs, outputs, line)
         return outputs
 
     def _bind(self, equation: Equation, inputs: list[Any], source: Source | None,
-              given: Sequence[Interval]) -> Sequence[Any]:
+              given: Sequence[Interval], program: Program, known: Intervals) -> Sequence[Any]:
         regions, primitive = equation.regions, equation.primitive
         if not regions:
             return bind(primitive, *inputs, **equation.params)
         programs = [self.of(region.program, source if region.role == "inline" else None, _carries(region),
-                            region_inputs(equation, region, given)) for region in regions]
+                            region_inputs(equation, region, given, program, known)) for region in regions]
         if primitive is jit_call_p and not self._quick:
             primitive = named_call_p
         return bind(primitive, *inputs, **replace_programs(equation.params, regions, programs))
 
     @staticmethod
-    def _check(rule: Rule, equation: Equation, inputs: list[Any], outputs: Sequence[Any], line: str) -> None:
+    def _check(rule: Rule, equation: Equation, inputs: list[Any], outputs: Sequence[Any], line: str) -> bool:
+        """Add a check; return whether it applies, so that values that pass it are what it demands."""
         condition = rule.condition(equation, inputs, outputs)
         if condition is None or aval_of(condition).size == 0:
-            return
+            return False
         shown, sizes = inputs, ()
         if rule.kind == "index":
             first = equation.inputs[0].aval.shape
@@ -390,7 +503,9 @@ class _Checks:
             sizes = tuple(first[axis] for axis in axes)
             shown = [inputs[1]] if len(axes) != len(first) or "mode" in params else [joining.stack(
                 inputs[1 if equation.primitive is dynamic.dynamic_slice_p else 2:], 0)]
-        bind(check_p, condition, *shown, report=Finding(rule.kind, equation.primitive.name, line, sizes), lanes=())
+        bind(check_p, condition, *shown, lanes=(), report=Finding(
+            rule.kind, equation.primitive.name, line, sizes, rule.form))
+        return True
 
     @staticmethod
     def _check_nans(equation: Equation, inputs: list[Any], outputs: Sequence[Any], line: str) -> None:
@@ -405,6 +520,16 @@ class _Checks:
                     passed = reduce_or(passed, tuple(range(aval_of(passed).ndim)))
                 condition = or_(condition, passed)
             bind(check_p, condition, *inputs, report=Finding("nan", equation.primitive.name, line), lanes=())
+
+
+def _of_variables(intervals: dict[Atom, Interval]) -> dict[Atom, Interval]:
+    return {atom: interval for atom, interval in intervals.items() if isinstance(atom, Variable)}
+
+
+def _has_no_nan(value: Any) -> Any:
+    """Return whether an array has no NaN, which its maximum has: XLA takes a quarter of the time of a comparison."""
+    most = reduce_max(value, tuple(range(aval_of(value).ndim))) if _is_real(value) and aval_of(value).ndim else value
+    return eq(most, most)
 
 
 def _carries(region: Region) -> list[tuple[int, int]]:

@@ -7,38 +7,47 @@ whether all of them held.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.avals import Aval, Literal, to_numpy
 from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import program_property
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors import callbacks
+from fxgrad.engine.executors import numpy as numpy_executor
+from fxgrad.engine.executors.xla import is_jax, is_jax_tracer, register_runner
 from fxgrad.engine.higher_order.branch import bind_branches, cond_p
 from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
+from fxgrad.engine.higher_order.checkpoint import checkpoint_p, recompute_p
+from fxgrad.engine.higher_order.custom import custom_jvp_p, custom_vjp_p
 from fxgrad.engine.higher_order.loop import bind_for, for_p
 from fxgrad.engine.higher_order.masking import remedies
+from fxgrad.engine.higher_order.safe_call import safe_call_p
 from fxgrad.engine.higher_order.scan import Loop, scan_p
 from fxgrad.engine.higher_order.while_loop import bind_while, while_p
 from fxgrad.engine.ops.comparison import and_
 from fxgrad.engine.ops.reductions import reduce_and
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.transforms.batch import Batched, put_axis
-from fxgrad.errors import CheckError, DTypeError
+from fxgrad.engine.transforms.batch import Batched, batched_axis, put_axis
+from fxgrad.errors import CheckError, DTypeError, UnsupportedError
 
 HOLDS = Aval((), dtypes.bool_)
 """The type of the flag: true as long as every check held."""
-Lanes = tuple[tuple[int, tuple[bool, ...]], ...]
-"""For each `vmap`, the outermost first: its size, and which operands have its axis, in front."""
+Lanes = tuple[tuple[int, tuple[bool, ...], str | None], ...]
+"""For each `vmap`, the outermost first: its size, which operands have its axis, in front, and the name of the axis."""
+device_axes: ContextVar[tuple[str, ...]] = ContextVar("device_axes", default=())
+"""The mesh axes whose devices NumPy computes as the entries of a batch."""
 
 
 class Report(Protocol):
@@ -62,7 +71,7 @@ def _entries(operands: Sequence[Any], lanes: Lanes, entry: tuple[int, ...] = ())
     if not lanes:
         yield entry, operands
         return
-    (size, marks), *inner = lanes
+    (size, marks, _), *inner = lanes
     for index in range(size):
         own = [operand[index] if marked else operand for operand, marked in zip(operands, marks, strict=True)]
         yield from _entries(own, tuple(inner), (*entry, index))
@@ -73,8 +82,14 @@ def _run(*operands: Any, report: Report, lanes: Lanes) -> list[Any]:
         try:
             report.fail(condition, values)
         except CheckError as error:
-            if entry:
-                error.add_context(f"in entry {entry[0] if len(entry) == 1 else list(entry)} of the batch")
+            names, devices = [name for _, _, name in lanes], device_axes.get()
+            own = [index for name, index in zip(names, entry, strict=True) if name not in devices]
+            if own:
+                error.add_context(f"in entry {own[0] if len(own) == 1 else own} of the batch")
+            at = {name: index for name, index in zip(names, entry, strict=True) if name in devices}
+            if at:
+                places = ", ".join(f"{name}={at[name]}" for name in devices if name in at)
+                error.add_context(f"on the device at {places} of the mesh")
             raise
     return []
 
@@ -88,6 +103,8 @@ def _emit(lax: Any, condition: Any, *values: Any, report: Report, lanes: Lanes) 
         return ()
 
     holds = lax.reduce(condition, np.True_, lax.bitwise_and, tuple(range(condition.ndim)))
+    if not is_jax_tracer(holds):  # un-jitted, on jax's arrays: the error is raised here
+        return [] if np.asarray(holds) else host(*map(to_numpy, (condition, *values)))
     lax.cond(holds, lambda: (), call)
     return []
 
@@ -97,7 +114,7 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, report: Repo
     given = [value if axis is None else put_axis(Batched(value, axis), size, 0)
              for value, axis in zip(values, axes, strict=True)]
     marks = tuple(axis is not None for axis in axes)
-    bind(check_p, *given, report=report, lanes=((size, marks), *lanes))
+    bind(check_p, *given, report=report, lanes=((size, marks, batched_axis.get()), *lanes))
     return [], []
 
 
@@ -118,10 +135,11 @@ def has_checks(program: Program) -> bool:
 # --- one flag for all checks ---------------------------------------------------------------------------------------
 
 
-def gather_checks(program: Program) -> Program:
+def gather_checks(program: Program, is_final: bool = False) -> Program:
     """Return `program` with one more output, whether all its checks held, and without these.
 
-    Checks in operations that have no rule for it, such as functions with derivatives of their own, stay there.
+    Checks in operations that have no rule for it, such as solvers, stay there. Those of functions with derivatives of
+    their own do so too, unless the program `is_final`: it is run, and not differentiated.
     """
     def build(*values: Any) -> tuple[list[Any], None]:
         flags: list[Any] = []
@@ -131,24 +149,25 @@ def gather_checks(program: Program) -> Program:
                 flags.append(_all(inputs[0]))
                 return []
             rule = gather_rules.of(equation.primitive)
-            if rule is None or not any(map(has_checks, equation.programs)):
+            if rule is None or not any(map(has_checks, equation.programs)) or (
+                    equation.primitive in _WITH_DERIVATIVES and not is_final):
                 return bind(equation.primitive, *inputs, **equation.params)
-            *outputs, flag = rule(inputs, equation.params)
+            *outputs, flag = rule(inputs, equation.params, is_final)
             flags.append(flag)
             return outputs
 
         outputs = interpret(program, values, step)
         return [*outputs, functools.reduce(and_, flags) if flags else Literal(True, HOLDS)], None
 
-    return derive(program, "gathered checks", build, program.in_avals).program
+    return derive(program, ("gathered checks", is_final), build, program.in_avals).program
 
 
 def _all(condition: Any) -> Any:
     return reduce_and(condition, tuple(range(aval_of(condition).ndim))) if aval_of(condition).ndim else condition
 
 
-GatherRule = Callable[[list[Any], dict[str, Any]], "list[Any]"]
-"""(operands, parameters) -> the outputs, and whether the checks inside held."""
+GatherRule = Callable[[list[Any], dict[str, Any], bool], "list[Any]"]
+"""(operands, parameters, `is_final`) -> the outputs, and whether the checks inside held."""
 
 gather_rules: Analysis[GatherRule | None] = Analysis(
     "gather_rules", "How an operation that holds programs returns whether the checks in these held.",
@@ -156,53 +175,59 @@ gather_rules: Analysis[GatherRule | None] = Analysis(
 
 
 def _gather_call(primitive: Primitive) -> None:
-    def rule(inputs: list[Any], params: dict[str, Any]) -> list[Any]:
-        return bind(primitive, *inputs, **{**params, "program": gather_checks(params["program"])})
+    def rule(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
+        return bind(primitive, *inputs, **{**params, "program": gather_checks(params["program"], is_final)})
     gather_rules.enter(rule, primitive)
 
 
-_gather_call(named_call_p)
-_gather_call(jit_call_p)
+for _primitive in (named_call_p, jit_call_p, checkpoint_p, recompute_p, safe_call_p):
+    _gather_call(_primitive)
+_WITH_DERIVATIVES = frozenset({custom_jvp_p, custom_vjp_p})
+
+
+@gather_rules.register(*_WITH_DERIVATIVES)
+def _gather_custom(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
+    return bind(named_call_p, *inputs, program=gather_checks(params["program"], is_final), name=params["rule"].name)
 
 
 @gather_rules.register(cond_p)
-def _gather_cond(inputs: list[Any], params: dict[str, Any]) -> list[Any]:
-    return bind_branches(inputs[0], [*map(gather_checks, params["branches"])], inputs[1:])
+def _gather_cond(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
+    return bind_branches(inputs[0], [gather_checks(branch, is_final) for branch in params["branches"]], inputs[1:])
 
 
 @gather_rules.register(scan_p)
-def _gather_scan(inputs: list[Any], params: dict[str, Any]) -> list[Any]:
+def _gather_scan(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
     program, count = params["program"], params["num_carry"]
     loop = Loop(**{name: value for name, value in params.items() if name != "program"})
     at = loop.num_consts + count
 
     def build(*values: Any) -> tuple[list[Any], None]:
-        *outputs, flag = apply_equations(gather_checks(program), [*values[:at], *values[at + 1:]])
+        *outputs, flag = apply_equations(gather_checks(program, is_final), [*values[:at], *values[at + 1:]])
         return [*outputs[:count], and_(values[at], flag), *outputs[count:]], None
 
     avals = program.in_avals
-    body = derive(program, ("flag carried", at), build, [*avals[:at], HOLDS, *avals[at:]]).program
+    body = derive(program, ("flag carried", at, is_final), build, [*avals[:at], HOLDS, *avals[at:]]).program
     consts, carry, xs = loop.takes(program).split(inputs)
     outputs = loop.again(body, consts, [*carry, Literal(True, HOLDS)], xs)
     return [*outputs[:count], *outputs[count + 1:], outputs[count]]
 
 
 @gather_rules.register(for_p)
-def _gather_for(inputs: list[Any], params: dict[str, Any]) -> list[Any]:
+def _gather_for(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
     program, num_consts = params["program"], params["num_consts"]
     count, *values = inputs
 
     def build(*values: Any) -> tuple[list[Any], None]:
-        *outputs, flag = apply_equations(gather_checks(program), values[:-1])
+        *outputs, flag = apply_equations(gather_checks(program, is_final), values[:-1])
         return [*outputs, and_(values[-1], flag)], None
 
-    body = derive(program, "flag carried", build, [*program.in_avals, HOLDS]).program
+    body = derive(program, ("flag carried", is_final), build, [*program.in_avals, HOLDS]).program
     return bind_for(count, body, values[:num_consts], [*values[num_consts:], Literal(True, HOLDS)])
 
 
 @gather_rules.register(while_p)
-def _gather_while(inputs: list[Any], params: dict[str, Any]) -> list[Any]:
-    condition, body = gather_checks(params["condition"]), gather_checks(params["body"])
+def _gather_while(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
+    condition, body = gather_checks(params["condition"], is_final), gather_checks(params["body"], is_final)
     num_asked = params["num_condition_consts"]
     num_fixed = num_asked + params["num_body_consts"]
     asked, given, carry = inputs[:num_asked], inputs[num_asked:num_fixed], inputs[num_fixed:]
@@ -218,11 +243,32 @@ def _gather_while(inputs: list[Any], params: dict[str, Any]) -> list[Any]:
         return [*outputs, and_(flag, and_(held, held_too))], None
 
     avals = [*params["condition"].in_avals[:num_asked], *params["body"].in_avals, HOLDS]
-    going = derive(params["condition"], "flag ignored", test, [*params["condition"].in_avals, HOLDS]).program
-    taken = derive(params["body"], ("flag carried", num_asked, params["condition"]), step, avals).program
+    going = derive(params["condition"], ("flag ignored", is_final), test,
+                   [*params["condition"].in_avals, HOLDS]).program
+    taken = derive(params["body"], ("flag carried", num_asked, params["condition"], is_final), step, avals).program
     *outputs, flag = bind_while(going, asked, taken, [*asked, *given], [*carry, Literal(True, HOLDS)])
     last = apply_equations(condition, [*asked, *outputs])[1]  # the test that ended the loop
     return [*outputs, and_(flag, last)]
+
+
+# --- compiled units -------------------------------------------------------------------------------------------------
+
+
+def _run_with_flag(run: Callable[[Program, Sequence[Any]], list[Any]], program: Program, inputs: Sequence[Any],
+                   ) -> list[Any]:
+    """Run a compiled program on concrete values, by `run`: with one flag, if it has checks."""
+    if not has_checks(program) or any(map(is_jax_tracer, inputs)):
+        return run(program, inputs)
+    *outputs, held = run(gather_checks(program, is_final=True), inputs)
+    if np.asarray(held):
+        return outputs
+    # NumPy stops at the first check that fails, or cannot run what XLA can, such as branches that devices differ in.
+    with np.errstate(all="ignore"), contextlib.suppress(UnsupportedError):
+        numpy_executor.call(program, [to_numpy(value) if is_jax(value) else value for value in inputs])
+    return run(program, inputs)
+
+
+register_runner(_run_with_flag)
 
 
 # --- reports -------------------------------------------------------------------------------------------------------

@@ -217,6 +217,24 @@ rem_p = binary("rem", numpy=_rem_numpy, accepts="real", public="fmod",
                tangents=[lambda t, out, x, y: t, _rem_divisor_tangent])
 rem = operation(rem_p)
 
+
+def _nonzero_xla(lax: Any, y: Any) -> Any:
+    return lax.select(lax.eq(y, lax.full_like(y, 0)), lax.full_like(y, 1), y)
+
+
+# An operation of its own, not a choice: programs then tell the library's guard from one that a user wrote.
+nonzero_divisor_p = unary("nonzero_divisor", numpy=lambda y: np.add(y, np.equal(y, 0)), xla=_nonzero_xla,
+                          accepts="integer", tangent=None)
+nonzero_divisor = operation(nonzero_divisor_p)
+"""Integer divisors, with 1 for 0: divided by 1 there is no remainder, and NumPy's quotient 0 is put in afterwards."""
+
+
+@rewrites.register(nonzero_divisor_p, makers=(nonzero_divisor_p,))
+def _nonzero_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    y = inputs[0]
+    return [y] if known.inputs_if(y, nonzero_divisor_p) or (type(y) is Literal and y.value != 0) else None
+
+
 # --- extrema ----------------------------------------------------------------------------------------------------
 
 

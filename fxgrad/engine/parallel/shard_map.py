@@ -31,6 +31,7 @@ from fxgrad.engine.derivation.simplify import partial_use, simplify
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments, named_call_p
+from fxgrad.engine.higher_order.checks import device_axes, gather_checks, gather_rules
 from fxgrad.engine.higher_order.divergent import make_varying
 from fxgrad.engine.higher_order.groups import (
     Marks,
@@ -56,6 +57,7 @@ from fxgrad.engine.higher_order.wiring import (
     needs_tangent_tape,
     select_outputs,
 )
+from fxgrad.engine.ops.reductions import reduce_and
 from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.ops.varying import psum_invariant_p, pvary, pvary_p, take_equal, take_equal_p
 from fxgrad.engine.parallel.layouts import Layout, replicated_spec, whole_array_program
@@ -103,8 +105,13 @@ def _abstract(*avals: Aval, program: Program, **params: Any) -> list[Aval]:
 
 
 def _run_numpy(*values: Any, program: Program, **params: Any) -> list[Any]:
-    derived = whole_array_program(program, _layout(params))
-    return numpy_executor.call(derived.program, [*derived.captured, *values])
+    layout = _layout(params)
+    derived = whole_array_program(program, layout)
+    token = device_axes.set((*device_axes.get(), *layout.axis_names))
+    try:
+        return numpy_executor.call(derived.program, [*derived.captured, *values])
+    finally:
+        device_axes.reset(token)
 
 
 def _emit(lax: Any, *values: Any, program: Program, **params: Any) -> list[Any]:
@@ -281,6 +288,21 @@ shard_map_p: Primitive = register(Primitive(
     cost=_cost, sets_vma=True, regions=_regions))
 """A program that the devices of a mesh run, each on its pieces of the operands."""
 region_roles.enter(("mapped",), shard_map_p)
+
+
+@gather_rules.register(shard_map_p)
+def _gather_checks(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
+    """Return one flag for all devices, each of which returns its own as an array of one element."""
+    layout, program = _layout(params), params["program"]
+    spec = (layout.axis_names,)
+
+    def build(*values: Any) -> tuple[list[Any], None]:
+        *outputs, flag = apply_equations(gather_checks(program, is_final), values)
+        return [*outputs, layout.brought_to(reshape(flag, (1,)), spec)], None
+    with layout.entered():
+        made = derive(program, ("flags of devices", layout.axis_names, is_final), build, program.in_avals).program
+    *outputs, flags = bind_shard_map(made, [], inputs, layout._replace(out_specs=(*layout.out_specs, spec)))
+    return [*outputs, reduce_and(flags, (0,))]
 
 
 @rewrites.register(shard_map_p)

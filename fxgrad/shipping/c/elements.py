@@ -135,6 +135,10 @@ def _wide(name: str) -> Rule:
     return lambda x, avals, out, params: f"{name}({x[0]})" if not _f(avals[0]) else f"(float){name}({x[0]})"
 
 
+def _nonzero(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str, Any]) -> str:
+    return f"({x[0]} == 0 ? 1 : {x[0]})"
+
+
 elements: Analysis[Rule | None] = Analysis(
     "elements in C", "The expression in C of an element of the result, in one element of each operand.",
     missing="conservative", default=None)
@@ -153,8 +157,8 @@ for _name, _rule in {
     "logistic": _helper("logistic"), "lt": _comparison_rule("<"), "max": _extremum("max", "|"),
     "min": _extremum("min", "&"),
     "mul": _operator("*", "mul"), "name": _identity, "ne": _comparison_rule("!="), "neg": _negation_text,
-    "nextafter": _library("nextafter"), "not": _not, "or": _bits("|", "|"), "pow": _library("pow"),
-    "rem": _remainder,
+    "nextafter": _library("nextafter"), "nonzero_divisor": _nonzero, "not": _not, "or": _bits("|", "|"),
+    "pow": _library("pow"), "rem": _remainder,
     "round": _rounding_text, "rsqrt": _rsqrt, "select_n": _select, "shift_left": _helper("shift_left"),
     "shift_right_arithmetic": _helper("shift_right_arithmetic"),
     "shift_right_logical": _helper("shift_right_logical"), "sign": _sign, "sin": _library("sin"),

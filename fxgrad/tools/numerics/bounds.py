@@ -106,7 +106,7 @@ def _check_pair(pair: Any, number: int) -> tuple[Any, Any]:
 
 
 def _interval(low: Any, high: Any, aval: Any) -> Interval:
-    return interval_of_constant(low, aval).join(interval_of_constant(high, aval))
+    return interval_of_constant(low, aval).join(interval_of_constant(high, aval))._replace(zero=True)
 
 
 def _collect(program: Program, inputs: Sequence[Interval], found: list[Bound]) -> None:
@@ -115,7 +115,7 @@ def _collect(program: Program, inputs: Sequence[Interval], found: list[Bound]) -
     for equation in program.equations:
         given = operand_intervals(equation.inputs, known)
         for region in equation.regions:
-            _collect(region.program, region_intervals(equation, region, given), found)
+            _collect(region.program, region_intervals(equation, region, given, program, known), found)
         for var in equation.outputs:
             line = "" if equation.source is None else equation.source.place
-            found.append(Bound(names[var], equation.primitive.name, line, *known[var]))
+            found.append(Bound(names[var], equation.primitive.name, line, *known[var][:3]))

@@ -85,7 +85,8 @@ kinds.enter(
     primitives.pinv, primitives.solve_sylvester, primitives.sqrtm, primitives.triangular_solve,
     primitives.tridiagonal_solve, primitives.fft,
     # bits, counts and random numbers
-    primitives.bitcast_convert_type, primitives.clz, primitives.mulhi, primitives.population_count,
+    primitives.bitcast_convert_type, primitives.clz, primitives.mulhi, primitives.nonzero_divisor,
+    primitives.population_count,
     primitives.shift_left, primitives.shift_right_arithmetic, primitives.shift_right_logical, primitives.iota,
     primitives.size,
     primitives.axis_index, primitives.reduce_and, primitives.reduce_or, primitives.reduce_xor,

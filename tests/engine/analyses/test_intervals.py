@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +15,16 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import lax
 from fxgrad.engine.analyses.intervals import interval_rules
+from fxgrad.engine.ops.arithmetic import nonzero_divisor
 from tests.support.tiers import examples
 
 Function = Callable[..., Any]
+
+
+
+def _small(x: Any) -> Any:
+    return fnp.clip(x, -9, 9).astype(int)
+
 
 UNARY: dict[str, Function] = {
     "neg": lambda x: -x, "exp": fnp.exp, "expm1": fnp.expm1, "log": fnp.log, "log1p": fnp.log1p, "sqrt": fnp.sqrt,
@@ -28,12 +36,19 @@ UNARY: dict[str, Function] = {
     "broadcast_to": lambda x: fnp.broadcast_to(x, (2, x.shape[0])), "slice": lambda x: x[1:3],
     "convert_element_type": lambda x: x.astype(np.float32), "stop_gradient": lax.stop_gradient,
     "name": lambda x: fxgrad.checkpoint_name(x, "x"), "split": lambda x: fnp.split(x, 2),
+    "integer_pow": lambda x: (x ** 4, x ** 3), "sort": fnp.sort, "not": lambda x: ~(x > 1.0),
+    "gather": lambda x: x[fnp.clip(x, -2, 2).astype(int)], "clamp": lambda x: lax.clamp(-0.5, x, 2.0),
+    "cbrt": fnp.cbrt, "asin": fnp.arcsin, "acos": fnp.arccos,
+    "nonzero_divisor": lambda x: nonzero_divisor(fnp.clip(x, -9, 9).astype(int)),
     "unstack": lambda x: fnp.unstack(x), "iota": lambda x: fnp.arange(5) + x[0].astype(int)}
 BINARY: dict[str, Function] = {
     "add": fnp.add, "sub": fnp.subtract, "mul": fnp.multiply, "div": fnp.divide, "max": fnp.maximum,
     "min": fnp.minimum, "dot_general": fnp.dot, "concatenate": lambda x, y: fnp.concatenate([x, y]),
     "stack": lambda x, y: fnp.stack([x, y]), "select_n": lambda x, y: fnp.where(x > 0, x, y), "eq": fnp.equal,
     "ne": fnp.not_equal, "lt": fnp.less, "le": fnp.less_equal, "gt": fnp.greater, "ge": fnp.greater_equal,
+    "rem": fnp.fmod, "atan2": fnp.arctan2, "and": lambda x, y: ((x > 0) & (y > 0), _small(x) & _small(y)),
+    "or": lambda x, y: ((x > 0) | (y > 1), _small(x) | _small(y)),
+    "scatter": lambda x, y: fnp.asarray(x).at[2].set(y[0]),
     "dynamic_slice": lambda x, y: lax.dynamic_slice(x, (1,), (2,)) + y[:2],
     "dynamic_update_slice": lambda x, y: lax.dynamic_update_slice(x, y[:2], (1,))}
 ENDS = st.one_of(st.sampled_from([0.0, 1.0, -1.0, np.inf, -np.inf, 1e-310, 1e308, -1e308, 0.5]),
@@ -49,14 +64,15 @@ def samples(low: float, high: float, seed: int) -> np.ndarray[Any, Any]:
     return random.permutation(np.concatenate([inside, small, [low, high]]))[:6]
 
 
-def assert_contained(function: Function, ranges: list[tuple[float, float]], seeds: range = range(5)) -> None:
-    """Compare the bounds of the results with results on samples, with NumPy and compiled."""
+def assert_contained(function: Function, ranges: list[tuple[float, float]], seeds: range = range(5), *,
+                     run: Function | None = None) -> None:
+    """Compare the bounds of the results with results on samples."""
     found = fxgrad.bounds(function)(*[(np.full(6, low), np.full(6, high)) for low, high in ranges])
     intervals = fxgrad.tree.leaves(found.results, is_leaf=lambda x: hasattr(x, "nan"))
     for seed in seeds:
         args = [samples(low, high, seed + place) for place, (low, high) in enumerate(ranges)]
         with np.errstate(all="ignore"):
-            results = [*fxgrad.tree.leaves(function(*args))]
+            results = [*fxgrad.tree.leaves((run or function)(*args))]
         for interval, result in zip(intervals, results, strict=True):
             values = np.asarray(result, np.float64)
             assert interval.nan or not np.isnan(values).any(), (interval, args, result)
@@ -125,6 +141,127 @@ def test_bounds_are_tight_where_rules_are() -> None:
     assert -5.1 < final.low < final.high < 5.1  # the carry begins with the argument
     assert not final.nan
     assert not steps.nan
+
+
+def choice(x):
+    return (fnp.where(x > 0, x, 1.0), fnp.where(x < 0, -x, x), fnp.where(x == 0, 2.0, x), fnp.where(~(x >= 1), x, 0.0),
+            fnp.where((x > -1) & (x < 1), x, 0.5), fnp.where(fnp.less(1.0, x), x, -x))
+
+
+def of_nonzero(x):
+    safe = fnp.where(x == 0, 2.0, x)
+    positive, at_least = fnp.where(x > 0, x, 1.0), fnp.where(x >= 0, x, 0.0)
+    return (safe * safe, safe ** 2, safe ** 4, abs(safe), 1.0 / safe, safe / abs(safe), fnp.square(safe),
+            1.0 / safe ** 2, fnp.log(positive), fnp.sign(safe), 1.0 / positive, fnp.sqrt(at_least), safe * x,
+            fnp.fmod(x, safe), fnp.sum(fnp.where(x > 0, fnp.log(x), 0.0)))
+
+
+def choice_of_two(x, y):
+    return fnp.where(x < y, x, y), fnp.where(x <= y, y, x), fnp.where(x != y, x, 0.0), fnp.where(x == y, x, 0.0)
+
+
+def branches(x):
+    first = x[0]
+    return (lax.cond(first > 0.5, lambda v: v, lambda v: -v, first),
+            lax.cond(first < 0, lambda v: fnp.sqrt(-v), fnp.sqrt, first),
+            lax.cond(fnp.logical_not(first < 1), lambda v: v * 2, lambda v: v, first))
+
+
+@pytest.mark.parametrize("function", [choice, branches, of_nonzero])
+@given(ends=RANGES)
+@examples(60)
+def test_conditions_narrow_what_they_compare(function: Function, ends: Any) -> None:
+    assert_contained(function, [tuple(ends)])
+
+
+@given(first=RANGES, second=RANGES)
+@examples(60)
+def test_conditions_narrow_both_operands(first: Any, second: Any) -> None:
+    assert_contained(choice_of_two, [tuple(first), tuple(second)])
+
+
+COMPILED = {"choice": choice, "branches": branches, "of_nonzero": of_nonzero, **{name: UNARY[name] for name in (
+    "integer_pow", "log", "sqrt", "sign", "abs", "square", "cbrt", "log1p", "exp", "reduce_sum", "mul", "tanh")}}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_code_stays_in_bounds_too(name: str) -> None:
+    run = fxgrad.jit(COMPILED[name])
+    ends = sorted([0.0, 1.0, -1.0, np.inf, -np.inf, 1e-310, -1e-310, 1e308, 0.5, -3.0])
+    for low, high in itertools.combinations_with_replacement(ends, 2):
+        assert_contained(COMPILED[name], [(low, high)], range(2), run=run)
+
+
+WHOLE = st.integers(-40, 40)
+
+
+def count_up(n, k):
+    return lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 3, s[1] - 1), (np.int32(0), k))
+
+
+def count_down(n, k):
+    return lax.while_loop(lambda s: (s[0] > k) & (s[1] < 50), lambda s: (s[0] - 2, s[1] + 1), (n, np.int32(0)))
+
+
+def for_steps(n, k):
+    return lax.fori_loop(0, fnp.clip(n, 0, 30), lambda i, c: (i, c[1] + 2, c[2] - i), (np.int32(0), k, np.int32(0)))
+
+
+def scan_steps(n, k):
+    return lax.scan(lambda c, x: ((c[0] + 5, c[1] - x), c[0] * 2), (n, k), np.arange(7, dtype=np.int32))
+
+
+def halves(n, k):
+    return lax.while_loop(lambda s: s[0] < s[1], lambda s: lax.cond(
+        (s[0] + s[1]) // 2 < k, lambda low, high: ((low + high) // 2 + 1, high), lambda low, high: (
+            low, (low + high) // 2), *s), (np.int32(0), fnp.clip(n, 0, 40)))
+
+
+def quotients(n, k):
+    return (n // fnp.clip(k, 1, 9), n % 7, fnp.fmod(n, fnp.clip(k, 2, 5)), lax.div(n, fnp.clip(k, 1, 3)),
+            n % fnp.where(k == 0, 1, k), n // fnp.where(k == 0, 3, k))
+
+
+@pytest.mark.parametrize("function", [count_up, count_down, for_steps, scan_steps, halves, quotients])
+@given(ends=st.tuples(st.tuples(WHOLE, WHOLE), st.tuples(WHOLE, WHOLE)))
+@examples(40)
+def test_loops_and_quotients_of_integers_are_sound(function: Function, ends: Any) -> None:
+    (low, high), (least, most) = (sorted(pair) for pair in ends)
+    found = fxgrad.bounds(function)((np.int32(low), np.int32(high)), (np.int32(least), np.int32(most)))
+    intervals = fxgrad.tree.leaves(found.results, is_leaf=lambda x: hasattr(x, "nan"))
+    for n in {low, high, (low + high) // 2}:
+        for k in {least, most, (least + most) // 2}:
+            results = fxgrad.tree.leaves(function(np.int32(n), np.int32(k)))
+            for interval, result in zip(intervals, results, strict=True):
+                for value in np.ravel(result).tolist():
+                    assert value in interval, (interval, n, k, result)
+
+
+def test_loops_are_bounded_by_their_conditions() -> None:
+    def bounds(function: Function, *ranges: Any) -> list[tuple[float, float]]:
+        found = fxgrad.bounds(function)(*ranges).results
+        return [(each.low, each.high) for each in fxgrad.tree.leaves(found, is_leaf=lambda x: hasattr(x, "nan"))]
+    most = int(np.iinfo(np.int32).max)
+
+    def counter(n: Any) -> Any:
+        return lax.while_loop(lambda i: i < n, lambda i: i + 1, np.int32(0))
+    assert bounds(counter, (np.int32(0), np.int32(9))) == [(0, 9)]
+    assert bounds(counter, (np.int32(-most), np.int32(most))) == [(0, most)]
+    assert bounds(halves, (np.int32(0), np.int32(40)), (np.int32(-9), np.int32(99))) == [(0, 40), (0, 40)]
+    assert bounds(lambda x: lax.scan(lambda c, _: (c + 2, c), np.int32(1), None, length=4)[0], (0.0, 1.0)) == [(1, 9)]
+    assert bounds(lambda n: lax.fori_loop(0, n, lambda i, c: i, np.int32(0)), (np.int32(0), np.int32(5))) == [(0, 4)]
+    assert bounds(lambda x: fnp.sqrt(fnp.sum(x * x)), (np.full(3, -np.inf), np.full(3, np.inf))) == [(0.0, np.inf)]
+
+
+def test_intervals_know_that_a_value_is_never_zero() -> None:
+    def divisor(y):
+        return nonzero_divisor(y)
+    for ends, expected in (((0, 9), (1, 9)), ((-3, 0), (-3, 1)), ((-3, 3), (-3, 3)), ((2, 3), (2, 3)),
+                           ((0, 0), (1, 1))):
+        found = fxgrad.bounds(divisor)((np.int32(ends[0]), np.int32(ends[1]))).results
+        assert (found.low, found.high) == expected
+        assert 0 not in found
 
 
 @pytest.mark.parametrize(("call", "expected"), [

@@ -13,10 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import check, checked, errors, grad, jit, lax, vmap
+from fxgrad.engine.executors import callbacks
+from fxgrad.engine.higher_order.automatic_checks import add_checks
 from fxgrad.errors import CheckError
 
 Function = Callable[..., Any]
@@ -103,6 +106,18 @@ def remainder(x, y):
     return lax.rem(x, y)  # here
 
 
+def floored(x, y):
+    return x // y  # here
+
+
+def modulus(x, y):
+    return x % y  # here
+
+
+def quotient_and_remainder(x, y):
+    return fnp.divmod(x, y)  # here
+
+
 def mean_of_selected(x):
     chosen = x > 10
     return fnp.sum(fnp.where(chosen, x, 0.0)) / fnp.sum(chosen)  # here
@@ -167,6 +182,12 @@ BUGS: list[tuple[Function, str, tuple[Any, ...], str]] = [
     (ratio, "div", (1.0, 0.0), "division by 0: div(1.0, 0.0)"),
     (whole_ratio, "div", (INT(7), INT(0)), "division by 0: div(7, 0)"),
     (remainder, "div", (INT(7), INT(0)), "division by 0: rem(7, 0)"),
+    (floored, "div", (INT(7), INT(0)), "division by 0: the divisor is 0"),
+    (floored, "div", (np.array([7, 8]), np.array([[2, 1], [1, 0]])), "division by 0: the divisor is 0 at [1, 1]"),
+    (floored, "div", (7.0, 0.0), "division by 0: rem(7.0, 0.0)"),
+    (modulus, "div", (INT(7), np.array([3, 0], INT)), "division by 0: the divisor is 0 at [1]"),
+    (modulus, "div", (np.uint8(7), np.uint8(0)), "division by 0: the divisor is 0"),
+    (quotient_and_remainder, "div", (INT(7), INT(0)), "division by 0: the divisor is 0"),
     (mean_of_selected, "div", (np.ones(3),), "division by 0: div(0.0, 0.0)"),
     (grad(distance), "div", (np.zeros(2),), "division by 0: div(1.0, 0.0)"),
     (square_int32, "overflow", (INT(70000),), "integer overflow: mul(70000, 70000)"),
@@ -228,6 +249,25 @@ def test_loops_name_the_turn_and_batches_the_entry(wrap: Function) -> None:
         f"{ROOT}\n  in turn 0 of 2 of a scan\n  in turn 1 of 3 of a scan")
     assert message(wrap(grad(checked(log_steps, "sqrt"))), 2.0) == TURN
     assert message(wrap(checked(grad(log_steps), "sqrt")), 2.0).startswith(ROOT)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["plain", "jit"])
+def test_whole_divisions_name_the_entry_and_the_turn(wrap: Function) -> None:
+    def countdown(x):
+        return lax.scan(lambda c, _: (c - 1, 10 // c), x, None, length=5)[1]  # here
+    expected = "division by 0: the divisor is 0"
+    assert message(wrap(vmap(checked(floored, "div"))), np.array([5, 6]), np.array([1, 0])) == (
+        f"{expected}\n  in entry 1 of the batch")
+    assert message(wrap(checked(countdown, "div")), INT(3)) == f"{expected}\n  in turn 3 of 5 of a scan"
+    assert message(wrap(grad(checked(lambda x, y: x * (7 // y), "div"))), 1.0, INT(0)) == expected  # here
+    np.testing.assert_array_equal(wrap(checked(countdown, "div"))(INT(9)), [1, 1, 1, 1, 2])
+
+
+def test_a_divisor_that_the_user_guards_is_not_reported() -> None:
+    def guarded(x, y):
+        return fnp.where(y == 0, -1, x // fnp.where(y == 0, 1, y))
+    for function in (checked(guarded, "div"), jit(checked(guarded, "div"))):
+        np.testing.assert_array_equal(function(7, np.array([0, 2])), [-1, 3])
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["plain", "jit"])
@@ -305,6 +345,20 @@ def test_a_function_without_checks_keeps_its_program() -> None:
         return fnp.reshape(x, (5,))
     assert str(fxgrad.make_program(checked(plain, "all"))(FIVE)).replace("checked(plain)", "plain") == str(
         fxgrad.make_program(plain)(FIVE))
+
+
+def test_a_check_that_passed_spares_those_of_the_same_value() -> None:
+    def twice(x, i, y):
+        return x[i] + x[i] * 2 + fnp.log(y) + fnp.sqrt(y) + 1.0 / y / y
+
+    def kinds(program):
+        return [equation.primitive.name for equation in program.equations].count("check")
+    program = fxgrad.make_program(twice)(FIVE, INT(1), 2.0)
+    complete = add_checks(program, frozenset(["index", "sqrt", "div"]), quick=False)
+    assert kinds(complete) == 3
+    for kind, args in (("index", (FIVE, INT(5), 1.0)), ("sqrt", (FIVE, INT(1), -1.0)), ("div", (FIVE, INT(1), 0.0))):
+        with pytest.raises(CheckError):
+            jit(checked(twice, kind))(*args)
 
 
 def test_a_nan_is_tested_where_nothing_hands_it_on() -> None:
@@ -421,16 +475,133 @@ def test_loops_of_traced_length_carry_the_flag_and_name_the_turn(capfd: pytest.C
     assert capfd.readouterr().err == ""  # no code that calls Python ran
 
 
-def test_options_of_jit_keep_checks_that_call_python() -> None:
+@pytest.mark.parametrize("options", [{"donate_argnums": 0}, {"donate_argnames": "x"}, {"keep_unused": True},
+                                     {"in_shardings": "halves"}, {"out_shardings": "halves"},
+                                     {"in_shardings": "halves", "out_shardings": "halves"}], ids=str)
+def test_options_of_jit_take_the_flag(options: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
     def positive(x: Any) -> Any:
         fxgrad.check(fnp.all(x > 0), "{x} is not positive", x=x)
-        return x * 2.0
-    expected = f"[-1.  2.] is not positive\n  at {line_of(positive, 1)}"
-    for jitted in (jit(positive, donate_argnums=0), jit(positive, keep_unused=True)):
-        np.testing.assert_array_equal(jitted(jnp.array([1.0, 2.0])), [2.0, 4.0])
-        assert raised(jitted, jnp.array([-1.0, 2.0])) == expected
-    compiled = jit(positive).lower(np.array([1.0, 2.0])).compile()
-    np.testing.assert_array_equal(compiled(np.array([1.0, 2.0])), [2.0, 4.0])
+        return {"twice": x * 2.0}
+    halves = NamedSharding(jax.make_mesh((2,), ("x",)), PartitionSpec("x"))
+    jitted = jit(positive, **{name: halves if value == "halves" else value for name, value in options.items()})
+    for _ in range(2):
+        given = jnp.array([1.0, 2.0])
+        found = jitted(given)["twice"]
+        np.testing.assert_array_equal(found, [2.0, 4.0])
+        assert not given.is_deleted()
+        assert "out_shardings" not in options or found.sharding == halves
+        assert raised(jitted, jnp.array([-1.0, 2.0])) == f"[-1.  2.] is not positive\n  at {line_of(positive, 1)}"
+    assert capfd.readouterr().err == ""  # no code that calls Python ran
+
+
+def test_out_shardings_of_a_checked_function_are_compared_with_its_own_results() -> None:
+    halves = NamedSharding(jax.make_mesh((2,), ("x",)), PartitionSpec("x"))
+    with pytest.raises(errors.ArgumentError) as plain:
+        jit(lambda x: x * 2.0, out_shardings=(halves, halves))(jnp.ones(2))
+    with pytest.raises(errors.ArgumentError) as with_checks:
+        jit(lambda x: (check(fnp.all(x > 0), "no"), x * 2.0)[1], out_shardings=(halves, halves))(jnp.ones(2))
+    assert str(plain.value).partition("\n")[0] == str(with_checks.value).partition("\n")[0]
+
+
+def test_code_compiled_ahead_of_time_has_the_flag(capfd: pytest.CaptureFixture[str]) -> None:
+    given = np.array([1.0, 2.0])
+    jitted = jit(halve, static_argnames="mode")
+    lowered = jitted.lower(given, mode="same")
+    for compiled in (lowered.compile(), jitted.trace(given, mode="same").lower().compile()):
+        found = compiled(given)
+        np.testing.assert_array_equal(found["half"], [0.5, 1.0])
+        assert jax.tree.structure(found) == compiled.out_tree == jax.tree.structure(lowered.out_info)
+        assert raised(compiled, -given) == f"{-given} is not positive\n  at {line_of(halve, 1)}"
+    assert "callback" not in lowered.as_text()
+    assert capfd.readouterr().err == ""  # no code that calls Python ran
+
+
+def positive_sum(x: Any) -> Any:
+    fxgrad.check(fnp.all(x > 0), "{x} is not positive", x=x)
+    return fnp.sum(fnp.log(x) * x)
+
+
+def with_rule(decorate: Function) -> Function:
+    function = decorate(lambda x: positive_sum(x))
+    if decorate is fxgrad.custom_vjp:
+        function.defvjp(lambda x: (positive_sum(x), x), lambda x, cotangent: (cotangent * x,))
+    else:
+        function.defjvp(lambda primals, tangents: (positive_sum(*primals), fnp.sum(tangents[0])))
+    return function
+
+
+MESH = PartitionSpec("i")
+
+
+def on_devices(function: Function, **options: Any) -> Function:
+    return lambda x: fxgrad.shard_map(function, mesh=jax.make_mesh((2,), ("i",)), in_specs=MESH, out_specs=MESH,
+                                      **options)(x)
+
+
+def piece(x: Any) -> Any:
+    positive_sum(x)
+    return x * 2.0
+
+
+def steps_of_piece(x: Any) -> Any:
+    return lax.scan(lambda c, _: (piece(c + 0.0) / 2.0 - 1.0, None), x + 2.5, None, length=3)[0]
+
+
+INSIDE: dict[str, tuple[Function, str]] = {
+    "grad of jit": (grad(jit(positive_sum)), "[ 1. -2.]"),
+    "jvp of jit": (lambda x: fxgrad.jvp(jit(positive_sum), (x,), (x,)), "[ 1. -2.]"),
+    "hessian of jit": (fxgrad.hessian(jit(positive_sum)), "[ 1. -2.]"),
+    "vmap of jit": (vmap(lambda x: jit(positive_sum)(x[None])), "[-2.]\n  in entry 1 of the batch"),
+    "scan of jit": (lambda x: lax.scan(lambda c, _: (c - 1.5, jit(positive_sum)(c)), x + 1, None, length=2),
+                    "[ 2. -1.]\n  in turn 0 of 2 of a scan"),
+    "grad of checkpoint of jit": (grad(fxgrad.checkpoint(jit(positive_sum))), "[ 1. -2.]"),
+    "jit of checkpoint": (jit(grad(fxgrad.checkpoint(positive_sum))), "[ 1. -2.]"),
+    "jit of custom_vjp": (jit(with_rule(fxgrad.custom_vjp)), "[ 1. -2.]"),
+    "jit of grad of custom_vjp": (jit(grad(with_rule(fxgrad.custom_vjp))), "[ 1. -2.]"),
+    "jit of custom_jvp": (jit(with_rule(fxgrad.custom_jvp)), "[ 1. -2.]"),
+    "jit of grad of custom_jvp": (jit(grad(with_rule(fxgrad.custom_jvp))), "[ 1. -2.]"),
+    "jit of shard_map": (jit(on_devices(piece)), "[-2.]\n  on the device at i=1 of the mesh"),
+    "shard_map of jit": (on_devices(jit(piece)), "[-2.]\n  on the device at i=1 of the mesh"),
+    "jit of shard_map without check_vma": (jit(on_devices(piece, check_vma=False)),
+                                           "[-2.]\n  on the device at i=1 of the mesh"),
+    "jit of grad of shard_map": (jit(grad(lambda x: fnp.sum(on_devices(piece)(x)))),
+                                 "[-2.]\n  on the device at i=1 of the mesh"),
+    "jit of shard_map of scan": (jit(on_devices(steps_of_piece)),
+                                 "[-0.5]\n  on the device at i=1 of the mesh\n  in turn 1 of 3 of a scan"),
+}
+
+
+@pytest.mark.parametrize("convert", [np.asarray, jnp.asarray], ids=["NumPy", "jax"])
+@pytest.mark.parametrize("name", INSIDE)
+def test_the_flag_inside_transformations(name: str, convert: Function, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("compiled code calls Python")
+    monkeypatch.setattr(callbacks, "emit_debug_callback", refuse)
+    function, expected = INSIDE[name]
+    jax.block_until_ready(function(convert(np.array([1.0, 2.0]))))
+    text, _, context = expected.partition("\n")
+    assert raised(function, convert(np.array([1.0, -2.0]))) == (
+        f"{text} is not positive\n  at {line_of(positive_sum, 1)}" + (f"\n{context}" if context else ""))
+
+
+def test_checks_of_plain_calls_on_arrays_of_jax() -> None:
+    assert raised(positive_sum, jnp.array([1.0, -2.0])) == (
+        f"[ 1. -2.] is not positive\n  at {line_of(positive_sum, 1)}")
+    assert raised(lambda x: fxgrad.to_jax(positive_sum)(x), jnp.array([-2.0])) == (
+        f"[-2.] is not positive\n  at {line_of(positive_sum, 1)}")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
+def test_a_nan_is_found_wherever_it_stands(dtype: str) -> None:
+    function = jit(checked(lambda x: (x - x) * 1.0, "nan"))
+    for size in (1, 7, 33, 64):
+        x = np.ones(size, dtype)
+        assert not np.asarray(function(x)).any()
+        for place in {0, size // 2, size - 1}:
+            x = np.ones(size, dtype)
+            x[place] = np.inf
+            assert raised(function, x).startswith("NaN made: sub(")
+    assert function(np.ones((0, 3), dtype)).shape == (0, 3)
 
 
 def test_a_check_that_only_xla_fails_is_raised_with_its_values() -> None:

@@ -1,0 +1,123 @@
+"""What a condition says of the values that it compares: their intervals where it holds, and where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.program import Atom, Equation, Program, Variable
+from fxgrad.engine.core.program_properties import definitions
+from fxgrad.engine.core.regions import Region
+from fxgrad.engine.ops import comparison, reductions, structural
+
+if TYPE_CHECKING:
+    from fxgrad.engine.analyses.intervals import Interval
+
+_TURNED = {comparison.gt_p: comparison.lt_p, comparison.ge_p: comparison.le_p}
+_NEGATED = {comparison.lt_p: comparison.ge_p, comparison.le_p: comparison.gt_p, comparison.gt_p: comparison.le_p,
+            comparison.ge_p: comparison.lt_p, comparison.eq_p: comparison.ne_p, comparison.ne_p: comparison.eq_p}
+
+
+Inside = Callable[[Equation, Region], Mapping[Atom, "Interval"]]
+"""(equation, one of its regions) -> the intervals of the variables and literals in that program."""
+
+
+def refine(program: Program, condition: Atom, holds: bool, known: Mapping[Atom, Interval], inside: Inside,
+           ) -> dict[Atom, Interval]:
+    """Return narrower intervals of variables of `program`, at elements where `condition` is `holds`.
+
+    `known` has the intervals of its variables and literals.
+    """
+    made, found = definitions(program), dict[Atom, "Interval"]()
+    todo = [(condition, holds)]
+    while todo:
+        atom, expected = todo.pop()
+        if not isinstance(atom, Variable) or (equation := made.get(atom)) is None:
+            continue
+        primitive, inputs = equation.primitive, equation.inputs
+        if primitive in _NEGATED:
+            _compare(primitive, expected, inputs, known, found)
+        elif equation.regions:
+            todo += _in_regions(equation, equation.outputs.index(atom), expected, inside, found)
+        elif inputs[0].aval.dtype == dtypes.bool_:
+            if primitive is comparison.not_p:
+                todo.append((inputs[0], not expected))
+            elif primitive in (_ALL if expected else _SOME):
+                todo += [(each, expected) for each in inputs]
+    return found
+
+
+_ALL = frozenset({comparison.and_p, reductions.reduce_and_p, structural.convert_element_type_p})
+_SOME = frozenset({comparison.or_p, reductions.reduce_or_p, structural.convert_element_type_p})
+
+
+def _in_regions(equation: Equation, place: int, expected: bool, inside: Inside, found: dict[Atom, Interval],
+                ) -> list[tuple[Atom, bool]]:
+    """Narrow the operands of a call, or of the only branch that can return `expected`; return what holds besides."""
+    if equation.regions[0].role not in ("branch", "inline", "call"):
+        return []
+    possible = [(number, region) for number, region in enumerate(equation.regions)
+                if not isinstance(output := region.program.outputs[place], Literal) or bool(output.value) == expected]
+    if len(possible) != 1:
+        return []
+    (number, region), = possible
+    program, known = region.program, inside(equation, region)
+    narrower = refine(program, program.outputs[place], expected, known, inside)
+    for link, var in zip(region.inputs, program.inputs, strict=True):
+        if var in narrower and link.how == "same" and isinstance(equation.inputs[link.place], Variable):
+            found.setdefault(equation.inputs[link.place], narrower[var])
+    return [(equation.inputs[0], number == 1)] if region.role == "branch" and len(equation.regions) == 2 else []
+
+
+def _compare(primitive: Primitive, holds: bool, inputs: list[Atom], known: Mapping[Atom, Interval],
+             found: dict[Atom, Interval]) -> None:
+    """Narrow both operands of a comparison."""
+    if any(dtypes.kind_of(atom.aval.dtype) not in "iuf" for atom in inputs):
+        return
+    relation = primitive if holds else _NEGATED[primitive]
+    first, second = inputs
+    if relation in _TURNED:
+        relation, first, second = _TURNED[relation], second, first
+    # A comparison that holds has no NaN, but for an inequality; one that does not may have any.
+    is_of_numbers = holds if primitive is not comparison.ne_p else not holds
+    for atom, other, is_first in ((first, second, True), (second, first, False)):
+        limit = known[other]
+        if not isinstance(atom, Variable) or (limit.nan and not is_of_numbers):
+            continue
+        before = found.get(atom, known[atom])
+        if is_of_numbers:
+            before = before.without_nan()
+        if relation in (comparison.lt_p, comparison.le_p):
+            narrow = _below if is_first else _above
+            found[atom] = narrow(before, limit, relation is comparison.lt_p, atom.aval)
+        elif relation is comparison.eq_p:
+            found[atom] = _above(_below(before, limit, False, atom.aval), limit, False, atom.aval)
+        elif limit.low == limit.high == 0:
+            found[atom] = before._replace(zero=False)
+
+
+def _below(x: Interval, limit: Interval, strict: bool, aval: Aval) -> Interval:
+    high = min(x.high, _end(limit.high, strict, aval, 1))
+    # An interval without a number is one of code that does not run.
+    x = x._replace(low=min(x.low, high), high=high)
+    return x._replace(zero=x.zero and not (strict and limit.high <= 0))
+
+
+def _above(x: Interval, limit: Interval, strict: bool, aval: Aval) -> Interval:
+    low = max(x.low, _end(limit.low, strict, aval, -1))
+    x = x._replace(low=low, high=max(x.high, low))
+    return x._replace(zero=x.zero and not (strict and limit.low >= 0))
+
+
+def _end(limit: float, strict: bool, aval: Aval, sign: int) -> float:
+    """Return the greatest number (`sign` 1) that is less than `limit`, or equal to it unless `strict`; or the least.
+
+    XLA takes the least numbers for 0, so that they equal it, but are neither less nor greater.
+    """
+    if dtypes.kind_of(aval.dtype) in "iu":
+        return limit - sign * strict
+    least = float(dtypes.finfo(aval.dtype).tiny)
+    return limit + sign * least if abs(limit) < least and not strict else limit
