@@ -44,7 +44,7 @@ declare_parameter_class(MeshShape)
 
 
 def mesh_shape(what: str, mesh: Any) -> MeshShape:
-    """Return jax's `Mesh` or `AbstractMesh` as a `MeshShape`; raise `ArgumentError` for anything else.
+    """Return jax's `Mesh` or `AbstractMesh`, or a `MeshShape`, as such; raise `ArgumentError` for anything else.
 
     >>> mesh_shape("f", AbstractMesh((4, 2), ("data", "model")))
     MeshShape(names=('data', 'model'), sizes=(4, 2), devices=None, platform=None)
@@ -60,6 +60,8 @@ def mesh_shape(what: str, mesh: Any) -> MeshShape:
         ids = ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
         return MeshShape(tuple(mesh.axis_names), tuple(map(int, mesh.devices.shape)), ids,
                          devices[0].platform if devices else None)
+    if isinstance(mesh, MeshShape):  # of an operation that is recorded again
+        return mesh
     if isinstance(mesh, AbstractMesh):
         return MeshShape(tuple(mesh.axis_names), tuple(map(int, mesh.axis_sizes)))
     raise ArgumentError(at_user_line(

@@ -302,15 +302,15 @@ def _with_replacements(what: str, traced: Traced, replacements: Mapping[str, Rep
 
 def _in_turns(chosen: Chosen, action: Action) -> Action:
     """Return an action for the turns alone that a path names."""
-    named = [(number, turn, chosen.value.loops[number].times) for number, turn in enumerate(chosen.turns)
-             if turn is not None]
+    named = [(loop.depth, wanted if wanted >= 0 else (loop.times or 0) + wanted)
+             for loop, wanted in zip(chosen.value.loops, chosen.turns, strict=True) if wanted is not None]
     if not named:
         return action
 
     def run(value: Any, turn: Turn) -> Any:
         here: Any = True
-        for number, wanted, times in named:
-            here = fnp.logical_and(here, turn.numbers[number] == (wanted if wanted >= 0 else (times or 0) + wanted))
+        for depth, wanted in named:
+            here = fnp.logical_and(here, turn.numbers[depth] == wanted)
         return fnp.where(here, action(value, turn), value)
     return run
 

@@ -31,19 +31,22 @@ from fxgrad.extend import (
     file_name,
     primitives,
 )
-from fxgrad.sharding import AbstractMesh, PartitionSpec
+from fxgrad.sharding import PartitionSpec
 from fxgrad.tools.inside.paths import Chain, Chosen
 
 
 class Turn(NamedTuple):
-    """Where a run is: the number of the running turn of each loop around, and by key the entries fed to this turn."""
+    """Where a run is: the number of the running turn of each loop around, and by key the entries fed to this turn.
 
-    numbers: tuple[Any, ...] = ()
+    Loops go by the length of the chain to their body. Devices of a mesh are turns of one.
+    """
+
+    numbers: Mapping[int, Any] = MappingProxyType({})
     entries: Mapping[str, Any] = MappingProxyType({})
 
-    def within(self, number: Any, entries: Mapping[str, Any] = MappingProxyType({})) -> Turn:
-        """Return the turn `number` of a loop within this one."""
-        return Turn((*self.numbers, number), {**self.entries, **entries})
+    def within(self, inner: Chain, number: Any, entries: Mapping[str, Any] = MappingProxyType({})) -> Turn:
+        """Return the turn `number` of the loop whose body is at `inner`."""
+        return Turn({**self.numbers, len(inner): number}, {**self.entries, **entries})
 
 
 Action = Callable[[Any, Turn], Any]
@@ -83,7 +86,7 @@ class Opened:
 
         With `everything` false, nothing is computed that only others need.
         """
-        results, taken = self.inside(self.program, [*self.program.constants, *inputs], (), Turn((), self._fed),
+        results, taken = self.inside(self.program, [*self.program.constants, *inputs], (), Turn({}, self._fed),
                                      outputs, everything)
         for key, value in taken.items():
             turns = self._chosen[key].turns
@@ -166,6 +169,10 @@ class Opened:
         """Return the keys of arrays whose entries a value in the program at `chain`, or in one nested in it, takes."""
         return [key for key in self._fed
                 if any(inner[:len(chain)] == chain for inner, _ in self._chosen[key].places)]
+
+    def axes_of(self, key: str, names: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the mesh axes of these names along which a value differs."""
+        return tuple(name for name in names if name in self._chosen[key].value.aval.vma)
 
     def type_of(self, key: str, depth: int) -> Aval:
         """Return the type of a value as the program at the depth of its chain has it: turns of inner loops stacked."""
@@ -273,7 +280,7 @@ def _scan(opened: Opened, equation: Equation, operands: list[Any], chain: Chain,
     def step(carry: Any, x: Any) -> Any:
         number, entry, fed = x
         results, taken = opened.inside(region.program, [*consts, *carry, *entry], inner,
-                                       turn.within(number, fed))
+                                       turn.within(inner, number, fed))
         return results[:num_carry], (results[num_carry:], taken)
 
     last, (stacks, taken) = lax.scan(
@@ -298,7 +305,8 @@ def _loop(opened: Opened, equation: Equation, operands: list[Any], chain: Chain,
         consts = values[:num_consts]
 
         def run(number: Any, carry: list[Any]) -> list[Any]:
-            return opened.inside(region.program, [*consts, *carry], (*chain, (place, 0)), turn.within(number))[0]
+            inner = (*chain, (place, 0))
+            return opened.inside(region.program, [*consts, *carry], inner, turn.within(inner, number))[0]
 
         return lax.fori_loop(0, count, run, values[num_consts:]), {}
     condition, body = equation.regions
@@ -307,39 +315,41 @@ def _loop(opened: Opened, equation: Equation, operands: list[Any], chain: Chain,
 
     def goes_on(state: Any) -> Any:
         number, carry = state
-        return opened.inside(condition.program, [*asked, *carry], (*chain, (place, 0)), turn.within(number))[0][0]
+        inner = (*chain, (place, 0))
+        return opened.inside(condition.program, [*asked, *carry], inner, turn.within(inner, number))[0][0]
 
     def step(state: Any) -> Any:
         number, carry = state
-        return number + 1, opened.inside(body.program, [*given, *carry], (*chain, (place, 1)), turn.within(number))[0]
+        inner = (*chain, (place, 1))
+        return number + 1, opened.inside(body.program, [*given, *carry], inner, turn.within(inner, number))[0]
 
     return lax.while_loop(goes_on, step, (np.int32(0), operands[num_asked + num_given:]))[1], {}
 
 
 def _mapped(opened: Opened, equation: Equation, operands: list[Any], chain: Chain, place: int, turn: Turn,
             ) -> tuple[list[Any], dict[str, Any]]:
-    """Run a function on the devices of a mesh; values taken that vary have the devices as their first axis."""
+    """Run a function on the devices of a mesh: values that differ on them have the devices as their first axis."""
     region, = equation.regions
     params = equation.params
     inner = (*chain, (place, 0))
-    keys = opened.takes(inner)
-    axes = {key: tuple(name for name in params["axis_names"]
-                       if name in opened.type_of(key, len(chain) + 1).vma or not params["check_vma"]) for key in keys}
+    axes = {key: opened.axes_of(key, params["axis_names"]) for key in (*opened.takes(inner), *opened.feeds(inner))}
+    fed = {key: turn.entries[key] for key in opened.feeds(inner)}
 
-    def function(*values: Any) -> Any:
-        results, taken = opened.inside(region.program, values, inner, turn)
+    def function(fed: dict[str, Any], *values: Any) -> Any:
+        own = {key: entry[0] if axes[key] else entry for key, entry in fed.items()}
+        device = lax.axis_index(params["axis_names"])
+        results, taken = opened.inside(region.program, values, inner, turn.within(inner, device, own))
         return results, {key: value[None] if axes[key] else value for key, value in taken.items()}
 
     def spec(names: Sequence[Any]) -> PartitionSpec:
         return PartitionSpec(*(tuple(each) or None for each in names))
 
-    mesh = params["mesh"]
+    first = {key: PartitionSpec(axes[key]) if axes[key] else PartitionSpec() for key in axes}
     mapped = shard_map(
-        function, mesh=AbstractMesh(mesh.sizes, mesh.names), in_specs=tuple(map(spec, params["in_specs"])),
-        out_specs=([*map(spec, params["out_specs"])],
-                   {key: PartitionSpec(axes[key]) if axes[key] else PartitionSpec() for key in keys}),
+        function, mesh=params["mesh"], in_specs=({key: first[key] for key in fed}, *map(spec, params["in_specs"])),
+        out_specs=([*map(spec, params["out_specs"])], {key: first[key] for key in opened.takes(inner)}),
         axis_names=frozenset(params["axis_names"]), check_vma=params["check_vma"])
-    return mapped(*operands)
+    return mapped(fed, *operands)  # type: ignore[no-any-return]
 
 
 openings.enter(_call, primitives.named_call, primitives.jit_call, primitives.recompute, primitives.within_budget,

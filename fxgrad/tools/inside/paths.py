@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from types import CodeType
+from types import CodeType, MappingProxyType
 from typing import NamedTuple
 
 from rich.table import Table
@@ -43,13 +44,22 @@ LOOPS = ("scan", "for", "while")
 class Turns(NamedTuple):
     """A loop around a value: the positions of its words in the path, and the length of the chain to its body.
 
-    `times` is how often it runs; None if that depends on values.
+    `times` is how often it runs; None if that depends on values. The devices of a mesh are turns too, of the values
+    that differ along its axes, whose sizes `mesh` has by name.
     """
 
     first: int
     last: int
     times: int | None
     depth: int
+    mesh: Mapping[str, int] = MappingProxyType({})
+
+    def of(self, aval: Aval) -> Turns | None:
+        """Return the turns that a value of this type has; None if it is one for all."""
+        if not self.mesh:
+            return self
+        sizes = [size for name, size in self.mesh.items() if name in aval.vma]
+        return self._replace(times=math.prod(sizes)) if sizes else None
 
 
 class Value(NamedTuple):
@@ -175,6 +185,7 @@ class _Listing:
     def _value(var: Variable, name: str | None, around: tuple[str, ...], chain: Chain, loops: tuple[Turns, ...],
                source: Source | None, is_argument: bool = False) -> Value:
         words = around if name is None else (*around, *_token.findall(name))
+        loops = tuple([own for loop in loops if (own := loop.of(var.aval)) is not None])
         return Value("", var.aval, "" if source is None else source.place, words, chain, var, loops, is_argument,
                      name is not None)
 
@@ -188,6 +199,10 @@ class _Listing:
             inner = loops
             if region.role == "body" or (region.times != 1 and region.role == "condition"):
                 inner = (*loops, Turns(len(around), len(words) - 1, region.times, len(chain) + 1))
+            if region.role == "mapped":
+                mesh, axes = equation.params["mesh"], equation.params["axis_names"]
+                inner = (*loops, Turns(len(around), len(words) - 1, None, len(chain) + 1,
+                                       {name: mesh.size((name,)) for name in axes}))
             yield from self.values(region.program, (*chain, (place, number)), words, inner)
 
     def _words_of(self, source: Source | None, around: tuple[str, ...]) -> tuple[str, ...]:
@@ -209,10 +224,8 @@ class _Listing:
         roles = region_roles.of(equation.primitive)
         label = "" if region is None else function_label(region.program)
         label = "" if label.startswith("<") else label
-        if "body" in roles:
+        if not {"body", "branch", "mapped"}.isdisjoint(roles):
             return (name, label) if label else (name,)
-        if "branch" in roles:
-            return (name,) if not label else (name, label)
         return (call_name(equation) if len(equation.regions) == 1 else name,)
 
 

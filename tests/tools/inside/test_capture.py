@@ -383,9 +383,39 @@ def test_devices_of_a_mesh_come_first() -> None:
     assert float(result) == 36.0
     np.testing.assert_array_equal(values["h"], 3.0 * x.reshape(2, 2))
     assert float(values["total"]) == 18.0
+    whole = lambda w, x: sharded(w, x) * 2.0
+    np.testing.assert_array_equal(fxgrad.grad(whole, wrt="h")(3.0, x), np.full((2, 2), 2.0))
+    np.testing.assert_array_equal(fxgrad.grad(whole, wrt="shard_map[1].h")(3.0, x), [2.0, 2.0])
+    assert float(fxgrad.replace(whole, {"h": lambda h: h * 0.5})(3.0, x)) == 18.0
+    assert float(fxgrad.replace(whole, {"shard_map[1].h": 0.0})(3.0, x)) == 6.0
+    assert float(fxgrad.replace(whole, {"h": x.reshape(2, 2)})(3.0, x)) == 12.0
+    assert float(fxgrad.capture(whole, "shard_map[0].h")(3.0, x)[1]["shard_map[0].h"][1]) == 3.0
     inside = fxgrad.shard_map(lambda w, x: fxgrad.capture(f, "h")(w, x)[1]["h"], mesh=mesh, in_specs=(P(), P("i")),
                               out_specs=P("i"))
     np.testing.assert_array_equal(inside(3.0, x), 3.0 * x)
+
+
+def test_sharded_runs_on_devices_keep_their_placement() -> None:
+    if len(jax.devices()) < 2:
+        pytest.skip("one device")
+    mesh = jax.make_mesh((2,), ("i",))
+
+    def f(w: Any, x: Any) -> Any:
+        h = w * x
+        return fxgrad.lax.psum(np.sum(h), "i")
+
+    sharded = fxgrad.shard_map(f, mesh=mesh, in_specs=(P(), P("i")), out_specs=P())
+    x = jax.device_put(jnp.arange(4.0), jax.sharding.NamedSharding(mesh, P("i")))
+    for function in (sharded, fxgrad.jit(sharded)):
+        result, values = fxgrad.capture(function, "h")(3.0, x)
+        assert float(result) == 18.0
+        assert len(values["h"].sharding.device_set) == 2
+        np.testing.assert_array_equal(values["h"], 3.0 * np.arange(4.0).reshape(2, 2))
+        np.testing.assert_array_equal(fxgrad.grad(function, wrt="h")(3.0, x), np.ones((2, 2)))
+        seen: list[Any] = []
+        watched = fxgrad.watch(function, "h.norm", to=lambda step, values, seen=seen: seen.append(values["h.norm"]))
+        assert float(watched(3.0, x)) == 18.0
+        np.testing.assert_allclose(seen, 3.0 * np.sqrt(14.0), rtol=1e-6)
 
 
 def test_a_function_without_capture_has_the_same_program() -> None:
