@@ -349,7 +349,7 @@ def _mapped(opened: Opened, equation: Equation, operands: list[Any], chain: Chai
         function, mesh=params["mesh"], in_specs=({key: first[key] for key in fed}, *map(spec, params["in_specs"])),
         out_specs=([*map(spec, params["out_specs"])], {key: first[key] for key in opened.takes(inner)}),
         axis_names=frozenset(params["axis_names"]), check_vma=params["check_vma"])
-    return mapped(fed, *operands)  # type: ignore[no-any-return]
+    return mapped(fed, *operands)
 
 
 openings.enter(_call, primitives.named_call, primitives.jit_call, primitives.recompute, primitives.within_budget,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.extend import Tracer, at_user_line, hide_frames, transformation
 from fxgrad.text.consoles import file_console
+from fxgrad.text.tables import add_row, new_table
 from fxgrad.tools.curves import Curves
 from fxgrad.tools.inside.capturing import Traced, for_arguments
 from fxgrad.tools.inside.opening import Opened
@@ -36,6 +38,7 @@ def watch(fun: Callable[..., Any], *paths: str, every: int = 1, to: Any = None) 
     `to` is one of these, or a list of them:
 
     - None: a line of text for each step;
+    - `"table"`: a table of the last steps on the terminal, which is replaced in place;
     - a function of the step and the values, a dict of NumPy arrays by path;
     - `fxgrad.debug.Curves`, which draws figures and writes files for TensorBoard;
     - an object with `add_scalar(name, value, step)`, such as TensorBoard's `SummaryWriter`; arrays go to its
@@ -64,7 +67,8 @@ def watch(fun: Callable[..., Any], *paths: str, every: int = 1, to: Any = None) 
     if not isinstance(every, int) or isinstance(every, bool) or every < 1:
         raise ArgumentError(at_user_line(
             f"watch: every={every!r}, where a number of calls is needed, such as every=10"))
-    stream = _Stream(every, [*map(_receiver, to if isinstance(to, list | tuple) else [to])])
+    receivers = [*map(_receiver, to if isinstance(to, list | tuple) else [to])]
+    stream = _Stream(every, receivers)
 
     def run(traced: Traced) -> tuple[dict[str, Any], ...]:  # in the order of the paths, which jit would sort in a dict
         wanted = [(path, *_chosen(traced, path)) for path in paths]
@@ -85,6 +89,9 @@ def watch(fun: Callable[..., Any], *paths: str, every: int = 1, to: Any = None) 
             else:
                 stream.send(values)
         return fun(*args, **kwargs)
+    for receiver in receivers:
+        if isinstance(receiver, _Table):
+            weakref.finalize(watched, receiver.stop)
     return watched
 
 
@@ -146,8 +153,8 @@ class _Stream:
 def _receiver(to: Any) -> Receiver:
     if to is None:
         return _print_line
-    if isinstance(to, str) and to == "plot":
-        return _Plot()
+    if isinstance(to, str) and to in _SHOWN:
+        return _SHOWN[to]()
     if isinstance(to, Curves):
         return lambda step, values: to.add(**values)
     if hasattr(to, "add_scalar"):
@@ -156,7 +163,7 @@ def _receiver(to: Any) -> Receiver:
         return to
     raise ArgumentError(at_user_line(
         f"watch: to={to!r}, where a function of the step and the values, fxgrad.debug.Curves(), an object with "
-        'add_scalar, "plot" or None is needed'))
+        'add_scalar, "table", "plot" or None is needed'))
 
 
 def _print_line(step: int, values: dict[str, Any]) -> None:
@@ -181,6 +188,32 @@ def _write(writer: Any, step: int, values: dict[str, Any]) -> None:
             writer.add_histogram(name, value, step)
 
 
+class _Table:
+    """A table of the last steps, which rich replaces on the terminal."""
+
+    rows = 10
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[int, dict[str, Any]]] = []
+        self._live: Any = None
+
+    def __call__(self, step: int, values: dict[str, Any]) -> None:
+        from rich.live import Live
+        self._steps = [*self._steps, (step, values)][-self.rows:]
+        if self._live is None:
+            self._live = Live(console=file_console(None), auto_refresh=False)
+            self._live.start()
+        table = new_table("", {"step": "right", **dict.fromkeys(values, "right")})
+        for number, shown in self._steps:
+            add_row(table, [str(number), *map(_short, shown.values())])
+        self._live.update(table, refresh=True)
+
+    def stop(self) -> None:
+        """Leave the table as it is."""
+        if self._live is not None:
+            self._live.stop()
+
+
 class _Plot:
     """A figure of all values so far, which a notebook shows and replaces at each step."""
 
@@ -201,3 +234,6 @@ class _Plot:
             self._handle = display(figure, display_id=True)
         else:
             self._handle.update(figure)
+
+
+_SHOWN: dict[str, Callable[[], Receiver]] = {"table": _Table, "plot": _Plot}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -92,6 +93,20 @@ def test_lines_of_text(capsys: Any) -> None:
     assert capsys.readouterr().out == f"step 0  loss {loss:.6g}  h {h.mean():.6g} ± {h.std():.3g}\n"
 
 
+def test_a_table_of_the_last_steps(capsys: Any) -> None:
+    watched = fxgrad.watch(train, "loss", "grads.norm", to="table")
+    params = PARAMS
+    losses = []
+    for _ in range(12):
+        losses.append(float(loss_of(params, X)))
+        params = watched(params, X)
+    del watched
+    gc.collect()
+    lines = [line for line in capsys.readouterr().out.splitlines() if "│" in line]
+    assert [line.split("│")[1].strip() for line in lines] == [str(step) for step in range(2, 12)]
+    assert f"{losses[2]:.4g}"[:5] in lines[0]
+
+
 class Writer:
     """What TensorBoard's writer takes."""
 
@@ -146,7 +161,7 @@ def test_a_figure_in_a_notebook_grows(monkeypatch: Any) -> None:
      "watch: every=0, where a number of calls is needed, such as every=10"),
     (lambda: fxgrad.watch(train, "loss", to=3),
      ("watch: to=3, where a function of the step and the values, fxgrad.debug.Curves(), an object with add_scalar, "
-      '"plot" or None is needed')),
+      '"table", "plot" or None is needed')),
     (lambda: fxgrad.watch(train, "lss")(PARAMS, X), "watch: train has no value 'lss'. Did you mean 'loss'?"),
     (lambda: fxgrad.watch(train, "hidden.norm")(PARAMS, X),
      ("watch: train has no value 'hidden'. It has params.v, params.w, x, loss_of.h, loss, loss_of.d_params.v, grads.v, "
