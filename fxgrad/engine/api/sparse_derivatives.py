@@ -26,7 +26,7 @@ from fxgrad.engine.api.dense_products import find_products, push_identity
 from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.jacobian_passes import Passes, pullback_program
 from fxgrad.engine.api.reverse import grad, trace_differentiated
-from fxgrad.engine.api.sparse_patterns import Pattern, pattern_of_matrix
+from fxgrad.engine.api.sparse_patterns import Pattern, lines_of, pattern_of_matrix
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize, used_axes
@@ -156,7 +156,8 @@ def _analyze(traced: TracedCall, main: int, half: Linearized, residuals: Sequenc
     starts = np.zeros(height + 1, np.int64)
     turned = pattern.transpose()
     starts[1:][numbers] = np.diff(turned.starts)
-    return Found(Pattern((height, width), np.cumsum(starts), turned.indices, backward.blames), reverse_only=True)
+    return Found(Pattern((height, width), np.cumsum(starts), turned.indices, lines_of(backward.blames)),
+                 reverse_only=True)
 
 
 def _identities(avals: Sequence[Aval], width: int) -> list[Dependence]:
@@ -173,7 +174,7 @@ def _pattern(found: Sequence[Any], avals: Sequence[Aval], width: int, walk: Walk
         flat, shapes, 0, width) if flat else Dependence((0,), width, [])
     starts, indices = whole.csr()
     return Pattern((_total(avals), width), np.asarray(starts, np.int64), np.ascontiguousarray(indices, np.int32),
-                   walk.blames)
+                   lines_of(walk.blames))
 
 
 def _total(avals: Sequence[Aval]) -> int:
@@ -231,9 +232,22 @@ class Sparsity:
         """The pattern of second derivatives, found when it is first asked for; raises as `grad` if there are none."""
         return self._find_hessian()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the pattern of the Jacobian, and that of the Hessian if it was asked for."""
+        hessian = vars(self).get("hessian")
+        return _known_sparsity, (self.jacobian, hessian)
+
     def __repr__(self) -> str:
         height, width = self.jacobian.shape
         return f"Sparsity({height} x {width}, {self.jacobian.nnz} entries in the Jacobian)"
+
+
+def _known_sparsity(jacobian: Pattern, hessian: Pattern | None) -> Sparsity:
+    """Return patterns that were pickled."""
+    def missing() -> Pattern:
+        raise ArgumentError(at_user_line(
+            "sparsity.hessian: the pattern was not asked for before these were pickled. Ask for it, then pickle"))
+    return Sparsity(lambda: jacobian, missing if hessian is None else lambda: hessian)
 
 
 def sparsity(fun: Callable[..., Any], argnums: Argnums = 0, *, argnames: Argnames | None = None,

@@ -19,7 +19,8 @@ class Pattern:
     """The places of a Jacobian or Hessian that may be other than zero: a superset of those that are.
 
     `shape` is (elements of the outputs, elements of the inputs), `starts` and `indices` are the columns of each row, as
-    in SciPy's CSR format, and `dense_lines` says which operations made rows dense, with the user's line.
+    in SciPy's CSR format, and `dense_lines` says which operations made rows dense, each with its line if that is known:
+    "sum at model.py:3". Patterns pickle: `sparse=pattern` needs no search in another process.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.sparsity(lambda x: x[1:] * x[:-1])(np.ones(4)).jacobian
@@ -29,13 +30,16 @@ class Pattern:
     · · ● ●
     """
 
-    __slots__ = ("_compressions", "blames", "indices", "is_symmetric", "shape", "starts")
+    __slots__ = ("_compressions", "dense_lines", "indices", "is_symmetric", "shape", "starts")
 
-    def __init__(self, shape: tuple[int, int], starts: Any, indices: Any, blames: Sequence[Blame] = (),
+    def __init__(self, shape: tuple[int, int], starts: Any, indices: Any, dense_lines: Sequence[str] = (),
                  is_symmetric: bool = False) -> None:
         self.shape, self.starts, self.indices = shape, starts, indices
-        self.blames, self.is_symmetric = tuple(blames), is_symmetric
+        self.dense_lines, self.is_symmetric = [*dense_lines], is_symmetric
         self._compressions: dict[str, Compression] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pattern, (self.shape, self.starts, self.indices, self.dense_lines, self.is_symmetric)
 
     @property
     def nnz(self) -> int:
@@ -58,13 +62,6 @@ class Pattern:
         size = self.shape[0] * self.shape[1]
         return self.nnz / size if size else 0.0
 
-    @property
-    def dense_lines(self) -> list[str]:
-        """The operations that made rows dense, each with its line if that is known: "sum at model.py:3"."""
-        found = [f"{blame.primitive} at {blame.source.place}" if blame.source else str(blame.primitive)
-                 for blame in self.blames]
-        return [*dict.fromkeys(found)]
-
     def compression(self, mode: str = "auto") -> Compression:
         """Return products that suffice for all entries; `mode` is "auto", "forward", "reverse" or "symmetric"."""
         found = self._compressions.get(mode)
@@ -81,7 +78,7 @@ class Pattern:
     def transpose(self) -> Pattern:
         """Return the pattern of the transposed matrix."""
         starts, indices = transposed(self.starts, self.indices, self.shape[1])
-        return Pattern((self.shape[1], self.shape[0]), starts, indices.astype(np.int32), self.blames)
+        return Pattern((self.shape[1], self.shape[0]), starts, indices.astype(np.int32), self.dense_lines)
 
     def symmetric(self) -> Pattern:
         """Return the places that are entries on both sides of the diagonal: all, if the matrix is symmetric."""
@@ -95,7 +92,7 @@ class Pattern:
             rows, indices = np.divmod(both, size)
             starts = np.r_[0, np.cumsum(np.bincount(rows, minlength=size))]
             indices = indices.astype(np.int32)
-        return Pattern(self.shape, starts, indices, self.blames, is_symmetric=True)
+        return Pattern(self.shape, starts, indices, self.dense_lines, is_symmetric=True)
 
     def to_scipy(self) -> Any:
         """Return the pattern as a `scipy.sparse.csr_array` of bools."""
@@ -145,3 +142,9 @@ def pattern_of_matrix(matrix: Any) -> Pattern:
     found = sparse.csr_array(matrix)
     found.sum_duplicates()
     return Pattern(found.shape, found.indptr.astype(np.int64), found.indices.astype(np.int32))
+
+
+def lines_of(blames: Sequence[Blame]) -> list[str]:
+    """Return the operations that made rows dense, each once, with their lines."""
+    return [*dict.fromkeys(f"{blame.primitive} at {blame.source.place}" if blame.source else str(blame.primitive)
+                           for blame in blames)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -464,3 +465,23 @@ def test_the_jacobian_of_a_product_is_its_matrix() -> None:
                                    fxgrad.jacobian(function)(x), atol=1e-14)
     found = fxgrad.hessian(lambda x: x @ matrix @ x + np.sum(x), sparse=True)(np.ones(20))
     np.testing.assert_allclose(found.toarray(), matrix + matrix.T)
+
+
+def test_patterns_pickle_and_serve_another_process() -> None:
+    def field(x: Any) -> Any:
+        return fnp.concatenate([fnp.fft.fft(x).real[:2], x[1:] * x[:-1]])
+
+    found = fxgrad.sparsity(lambda x: fnp.sum(field(x) ** 2))(X)
+    again = pickle.loads(pickle.dumps(found))
+    assert again.jacobian.equals(found.jacobian)
+    with pytest.raises(ArgumentError, match=r"sparsity.hessian: the pattern was not asked for before these were "
+                                            r"pickled\. Ask for it, then pickle"):
+        _ = again.hessian
+    assert found.hessian.dense_lines
+    again = pickle.loads(pickle.dumps(found))
+    assert again.hessian.equals(found.hessian)
+    assert again.hessian.dense_lines == found.hessian.dense_lines
+    assert again.hessian.is_symmetric
+    pattern = pickle.loads(pickle.dumps(fxgrad.sparsity(field)(X).jacobian))
+    np.testing.assert_array_equal(fxgrad.jacobian(field, sparse=pattern)(X).toarray(),
+                                  fxgrad.jacobian(field, sparse=True)(X).toarray())
