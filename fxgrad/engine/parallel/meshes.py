@@ -44,11 +44,15 @@ declare_parameter_class(MeshShape)
 
 
 def mesh_shape(what: str, mesh: Any) -> MeshShape:
-    """Return jax's `Mesh` or `AbstractMesh` as a `MeshShape`; raise `ArgumentError` for anything else.
+    """Return jax's `Mesh` or `AbstractMesh`, or that of a program, as a `MeshShape`.
+
+    Raises `ArgumentError` for anything else.
 
     >>> mesh_shape("f", AbstractMesh((4, 2), ("data", "model")))
     MeshShape(names=('data', 'model'), sizes=(4, 2), devices=None, platform=None)
     """
+    if isinstance(mesh, MeshShape):
+        return mesh
     if isinstance(mesh, Mesh):
         devices = [*mesh.devices.flat]
         runs: list[list[int]] = []  # of consecutive ids, written as "0-3,8"

@@ -31,7 +31,7 @@ from fxgrad.extend import (
     file_name,
     primitives,
 )
-from fxgrad.sharding import AbstractMesh, PartitionSpec
+from fxgrad.sharding import PartitionSpec
 from fxgrad.tools.inside.paths import Chain, Chosen
 
 
@@ -333,9 +333,8 @@ def _mapped(opened: Opened, equation: Equation, operands: list[Any], chain: Chai
     def spec(names: Sequence[Any]) -> PartitionSpec:
         return PartitionSpec(*(tuple(each) or None for each in names))
 
-    mesh = params["mesh"]
     mapped = shard_map(
-        function, mesh=AbstractMesh(mesh.sizes, mesh.names), in_specs=tuple(map(spec, params["in_specs"])),
+        function, mesh=params["mesh"], in_specs=tuple(map(spec, params["in_specs"])),
         out_specs=([*map(spec, params["out_specs"])],
                    {key: PartitionSpec(axes[key]) if axes[key] else PartitionSpec() for key in keys}),
         axis_names=frozenset(params["axis_names"]), check_vma=params["check_vma"])
