@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType, MappingProxyType
 from typing import Any, NamedTuple
 
@@ -46,7 +46,7 @@ class Spans(NamedTuple):
     `operands` are names among direct operands, operators have their two operands. By the name of a function and its
     first line there are the names that it unpacks its arguments to, by the path of each part. `returned` are the
     expressions whose value a function returns, in a `return` or assigned last to a name that it returns, with the path
-    in the result.
+    in the result. `assigned` has, by function and name, the statements that assign it in every call.
     """
 
     targets: dict[Span, AssignedNames]
@@ -54,6 +54,15 @@ class Spans(NamedTuple):
     parts: dict[tuple[str, int], dict[str, str]]
     sides: dict[Span, tuple[str, tuple[ast.expr, ast.expr]]]
     returned: dict[Span, str]
+    assigned: dict[tuple[str, int], dict[str, list[Assignment]]]
+
+
+class Assignment(NamedTuple):
+    """A statement that assigns a name: its first and last line, and whether the value is the result of a call."""
+
+    first: int
+    last: int
+    is_call: bool
 
 
 class Sources:
@@ -93,6 +102,14 @@ class Sources:
         """Return the path of the value of the expression in what its function returns; None if it is not in that."""
         return self._spans(source.code).returned.get(self.span(source))
 
+    def assignments(self, code: CodeType, name: str) -> Sequence[Assignment]:
+        """Return the statements of a function that assign `name` something else in every call, by their lines.
+
+        Those of operators are left out: they compute arrays, which have their names from the operation, or none of the
+        program's.
+        """
+        return self._spans(code).assigned.get((code.co_name, code.co_firstlineno), {}).get(name, ())
+
     def free_operand(self, source: Source) -> str | None:
         """Return the only direct operand of the expression that is a global or in a closure; None if there is none."""
         code = source.code
@@ -126,7 +143,7 @@ def file_text(filename: str) -> str:
 
 @cached("names in source texts", 64)
 def _read_spans(text: str) -> Spans:
-    spans = Spans({}, {}, {}, {}, {})
+    spans = Spans({}, {}, {}, {}, {}, {})
     module = parse_source(text)
     if module is None:
         return spans
@@ -145,6 +162,7 @@ def _read_spans(text: str) -> Spans:
                     arguments.discard(statement.value.id)
                     parts |= _target_places(statement.targets[0], statement.value.id)
             spans.parts[node.name, begin] = parts
+            spans.assigned[node.name, begin] = _certainly_assigned(node)
         if isinstance(node, ast.FunctionDef | ast.Lambda):
             spans.returned.update(_returned(node))
         if isinstance(node, ast.AugAssign):
@@ -267,6 +285,50 @@ def _returned(function: ast.FunctionDef | ast.Lambda) -> Iterator[tuple[Span, st
             # The last assignment is what is returned, unless it is in a loop or a branch.
             if targets and targets[-1][0] in function.body and isinstance(targets[-1][1], ast.Name):
                 yield from ((span, "" if number is None else f"[{number}]") for span in _value_spans(targets[-1][2]))
+
+
+def _certainly_assigned(function: ast.FunctionDef) -> dict[str, list[Assignment]]:
+    """Return the statements that assign each name in every call: not in branches or loops, and without early returns.
+
+    Values that are computed by an operator are left out, and parts of what has the name already.
+    """
+    found: dict[str, list[Assignment]] = {}
+    if any(isinstance(each, ast.Return) and each is not function.body[-1] for each in _own_statements(function)):
+        return found
+    statements = [*function.body]
+    for statement in statements:
+        if isinstance(statement, ast.With):
+            statements += statement.body
+        for target, value in _assignments(statement):
+            for name, part in _assigned_parts(target, value):
+                if _may_hold_arrays(name, part):
+                    found.setdefault(name, []).append(
+                        Assignment(statement.lineno, statement.end_lineno or statement.lineno,
+                                   isinstance(part, ast.Call) and _operation(part) not in ("map", "tree_map")))
+    return found
+
+
+def _assigned_parts(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names in a target, and the expression that each is assigned or a part of."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple | ast.List):
+        parts = value.elts if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) else \
+            [value] * len(target.elts)
+        for inner, part in zip(target.elts, parts, strict=True):
+            yield from _assigned_parts(inner, part)
+
+
+def _may_hold_arrays(name: str, value: ast.expr) -> bool:
+    """Return whether an expression may be another array than `name` or a container, and is no operator."""
+    if isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
+        root: ast.expr = value
+        while isinstance(root, ast.Attribute | ast.Subscript):
+            root = root.value
+        return not (isinstance(root, ast.Name) and root.id == name)
+    if isinstance(value, ast.Dict | ast.List | ast.Tuple):
+        return any(isinstance(each, ast.Name | ast.Call) for each in ast.walk(value))
+    return isinstance(value, ast.Call | ast.ListComp | ast.DictComp)
 
 
 def _returned_spans(value: ast.expr) -> Iterator[tuple[Span, str]]:

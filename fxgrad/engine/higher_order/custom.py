@@ -93,7 +93,7 @@ def _custom_jvp_jvp(primals: list[Any], tangents: list[Any], *, program: Program
                     ) -> tuple[list[Any], list[Any]]:
     explicit, through = _split_captured(primals, tangents, program, rule)
     outputs, out_tangents = rule.jvp(primals, explicit)
-    # On a mesh, a rule may leave out the tangent of what makes the output vary: its tangent varies with it all the same.
+    # On a mesh, a rule may leave out the tangent of what makes the output vary: the tangent varies all the same.
     return outputs, add_tangents([tangent if type(tangent) is Zero else pvary(tangent, [*aval_of(output).vma])
                                   for output, tangent in zip(outputs, out_tangents, strict=True)], through)
 

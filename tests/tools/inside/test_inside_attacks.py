@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ from jax.sharding import AbstractMesh
 from jax.sharding import PartitionSpec as P
 
 import fxgrad
+import fxgrad.numpy as fnp
 from fxgrad.errors import ArgumentError
 
 X = np.array([0.3, -0.7, 1.3])
@@ -52,7 +54,7 @@ def test_numbers_take_the_dtype_of_the_value(dtype: str, given: Any) -> None:
 
 def test_a_path_that_is_asked_for_twice_has_its_gradient_twice() -> None:
     with jax.enable_x64(True):
-        expected = jax.grad(lambda shift: (lambda h: jnp.sum(h ** 3))(jnp.sin(X) + shift))(jnp.zeros(3))
+        expected = jax.grad(lambda h: jnp.sum(h ** 3))(jnp.sin(X))
         first, second = fxgrad.grad(smooth, wrt=["h", "h"])(X)
         np.testing.assert_allclose(first, expected, rtol=1e-14)
         np.testing.assert_allclose(second, expected, rtol=1e-14)
@@ -110,3 +112,120 @@ def test_a_rule_of_their_own_on_a_mesh_has_the_tangent_of_every_device() -> None
 
     for derive in (fxgrad.grad, fxgrad.hessian):
         np.testing.assert_allclose(derive(loss(added))(np.zeros(2)), derive(loss(np.add))(np.zeros(2)), atol=1e-15)
+
+
+# --- names assigned twice --------------------------------------------------------------------------------------------
+
+
+def error_of(params: Any, x: Any) -> Any:
+    h = np.tanh(x @ params["w"])
+    return np.mean((h - params["b"]) ** 2)
+
+
+PARAMS = {"b": X, "w": np.outer(X, X)}
+OPTIMIZER = fxgrad.optim.adam(0.1)
+
+
+def clipped_step(params: Any, state: Any, x: Any) -> Any:
+    loss, grads = fxgrad.value_and_grad(error_of)(params, x)
+    grads = fxgrad.optim.clip_by_global_norm(grads, 0.01)
+    params, state = OPTIMIZER.update(grads, state, params)
+    return params, state, loss
+
+
+def halved_step(params: Any, x: Any) -> Any:
+    _, grads = fxgrad.value_and_grad(error_of)(params, x)
+    grads = jax.tree.map(lambda g: g * 0.5, grads)
+    params = jax.tree.map(lambda p, g: p - g, params, grads)
+    return params
+
+
+def receive(found: dict[str, Any], _: int, values: dict[str, Any]) -> None:
+    found.update(values)
+
+
+def norm(tree: Any) -> Any:
+    return np.sqrt(sum(np.sum(leaf ** 2) for leaf in jax.tree.leaves(tree)))
+
+
+@pytest.mark.parametrize("schedule", [False, True])
+def test_a_training_step_is_watched_behind_the_update(schedule: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if schedule:
+        monkeypatch.setitem(globals(), "OPTIMIZER", fxgrad.optim.sgd(lambda _: 0.1, 0.9))
+    state = OPTIMIZER.init(PARAMS)
+    new, new_state, _ = clipped_step(PARAMS, state, X)
+    for step in (clipped_step, fxgrad.jit(clipped_step)):
+        found: dict[str, Any] = {}
+        watched = fxgrad.watch(step, "params.norm", "params#0.norm", "grads#0.norm", "grads#-1.norm", "params.w",
+                               to=functools.partial(receive, found))
+        watched(PARAMS, state, X)
+        np.testing.assert_allclose(found["params.norm"], norm(new), rtol=1e-14)
+        np.testing.assert_allclose(found["params#0.norm"], norm(new), rtol=1e-14)
+        np.testing.assert_allclose(found["params.w"], new["w"], rtol=1e-14)
+        np.testing.assert_allclose(found["grads#0.norm"], norm(fxgrad.grad(error_of)(PARAMS, X)), rtol=1e-14)
+        np.testing.assert_allclose(found["grads#-1.norm"], 0.01, rtol=1e-14)
+    paths = [value.path for value in fxgrad.names(clipped_step)(PARAMS, state, X) if not value.is_argument]
+    assert "grads" not in paths
+    path = "state[1].w" if schedule else "state.first.w"
+    expected = new_state[1] if schedule else new_state.first
+    np.testing.assert_allclose(fxgrad.capture(clipped_step, path)(PARAMS, state, X)[1][path], expected["w"], rtol=1e-14)
+
+
+def contained(x: Any) -> Any:
+    out = np.sin(x)
+    out = {"a": out * 2.0, "b": out}
+    return out["a"] + out["b"]
+
+
+def renamed(x: Any) -> Any:
+    h = np.sin(x)
+    y = np.cos(h)
+    h, z = y, h
+    return h * z
+
+
+def residual(x: Any) -> Any:
+    inner = np.sin(x)
+    x = inner
+    return x * 2.0
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: fxgrad.capture(contained, "out")(X),
+     (r"capture: 'out' is the value of test_inside_attacks\.py:\d+, and test_inside_attacks\.py:\d+ assigns something "
+      r"else to out, by no operation that a path leads to\. For the first write 'out#0'; name the second by "
+      r'fxgrad\.tag\(\.\.\., "out"\)')),
+    (lambda: fxgrad.grad(lambda x: np.sum(renamed(x)), wrt="h")(X), "grad: 'h' is the value of .*'h#0'"),
+    (lambda: fxgrad.replace(residual, {"x": 0.0})(X), "replace: 'x' is an argument, and .*'x#0'"),
+    (lambda: fxgrad.capture(halved_step, "params.w")(PARAMS, X),
+     r"capture: 'params\.w' is an argument, and .* to params, .*'params\.w#0'; .*\"params\"\)"),
+    (lambda: fxgrad.watch(halved_step, "params.norm")(PARAMS, X), "watch: 'params' is an argument, and .*'params#0'"),
+    (lambda: fxgrad.watch(halved_step, "grads.norm")(PARAMS, X), "watch: 'grads' is the value of .*'grads#0'"),
+    (lambda: fxgrad.watch(clipped_step, "grads.norm")(PARAMS, OPTIMIZER.init(PARAMS), X),
+     (r"watch: 'grads' stands for 2 containers, those of test_inside_attacks\.py:\d+, test_inside_attacks\.py:\d+\. "
+      r"Say which, such as grads#0, or take all: grads#\*")),
+])
+def test_a_name_that_a_later_line_assigns_otherwise_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        call()
+
+
+def test_the_first_of_two_values_has_a_number() -> None:
+    np.testing.assert_array_equal(fxgrad.capture(contained, "out#0")(X)[1]["out#0"], np.sin(X))
+    np.testing.assert_array_equal(fxgrad.replace(residual, {"x#0": 0.0})(X), np.zeros(3))
+    sent: list[dict[str, Any]] = []
+    fxgrad.watch(halved_step, "params#0.norm", to=lambda _, values: sent.append(values))(PARAMS, X)
+    np.testing.assert_allclose(sent[0]["params#0.norm"], norm(PARAMS), rtol=1e-14)
+
+
+def test_names_of_branches_and_of_equal_values_stay() -> None:
+    def f(x: Any, wide: bool = False) -> Any:
+        x = fnp.asarray(x)
+        h = np.tanh(x)
+        h = np.positive(h) if wide else h
+        if wide:
+            h = x
+        h = h.reshape(3)
+        return h * x[0]
+
+    np.testing.assert_array_equal(fxgrad.capture(f, "h", "x")(X)[1]["h"], np.tanh(X))
