@@ -229,3 +229,21 @@ def test_names_of_branches_and_of_equal_values_stay() -> None:
         return h * x[0]
 
     np.testing.assert_array_equal(fxgrad.capture(f, "h", "x")(X)[1]["h"], np.tanh(X))
+
+
+def test_sums_over_generators_have_one_name() -> None:
+    def f(x: Any) -> Any:
+        total = sum(np.sin(x) * k for k in range(1, 4))
+        for k in range(2):
+            part = sum(np.cos(x) * j for j in (k + 1, k + 2))
+            total = total + part
+        doubled = sum(map(lambda y: y * x, [x, total]))  # noqa: C417  (a function that the builtin calls)
+        return np.sum(total * doubled)
+
+    values = fxgrad.capture(f, "total#0", "part#0", "part#1", "total#2", "doubled")(X)[1]
+    sine, cosine = np.sin(X), np.cos(X)
+    for path, expected in [("total#0", 6 * sine), ("part#0", 3 * cosine), ("part#1", 5 * cosine),
+                           ("total#2", 6 * sine + 8 * cosine), ("doubled", X * (X + 6 * sine + 8 * cosine))]:
+        np.testing.assert_allclose(values[path], expected, rtol=1e-14)
+    paths = [value.path for value in fxgrad.names(f)(X) if not value.is_argument]
+    assert paths == ["total#0", "part#0", "total#1", "part#1", "total#2", "doubled"]
