@@ -26,7 +26,7 @@ from fxgrad.extend import (
     Source,
     Variable,
 )
-from fxgrad.text.sources import AssignedNames, Places, Sources, Targets, name_at
+from fxgrad.text.sources import AssignedNames, Places, Sources, Span, Targets, name_at
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
 PATH = rf"[^\W\d]\w*(?:\.[^\W\d]\w*|\[(?:-?\d+|{STRING}|'(?:[^'\\\n]|\\.)*')\])*"
@@ -316,10 +316,10 @@ def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Vari
                  if equation.source is not None and equation.source.part is None and not equation.source.origins]
     runs = _runs(equations)
     used = _used_elsewhere(program, runs)
-    for run in runs:
+    for number, run in enumerate(runs):
         source = run[0].source
         assigned = None if source is None else sources.targets(source)
-        if assigned is not None:
+        if assigned is not None and not _goes_on(runs, number, sources):
             yield from _named_results(run, assigned, used)
 
 
@@ -338,10 +338,10 @@ def returned_names(program: Program, sources: Sources) -> Iterator[tuple[Variabl
 
     runs = _runs(program.equations)
     used = _used_elsewhere(program, runs)
-    for run in runs:
+    for number, run in enumerate(runs):
         line = run[-1].source
         found = [var for equation in run for var in equation.outputs if var in used][-1:]
-        if line is not None and found:
+        if line is not None and found and not _goes_on(runs, number, sources):
             yield from _name_where_assigned(found[0], None, line, sources)
 
 
@@ -370,6 +370,40 @@ def _runs(equations: Sequence[Equation]) -> list[list[Equation]]:
     return runs
 
 
+def _goes_on(runs: Sequence[list[Equation]], number: int, sources: Sources) -> bool:
+    """Return whether the value of a run is only the operand of another in a chain of calls: of `(x * 2).astype(t)`."""
+    source = runs[number][-1].source
+    whole = None if source is None else sources.chain(source)
+    if source is None or whole is None:
+        return False
+    for run in runs[number + 1:]:
+        later = run[0].source
+        if later is None:
+            continue
+        if later.code is not source.code:
+            calls = [source._replace(instruction=instruction) for code, instruction in later.callers
+                     if code is source.code]
+            if not calls:
+                return False  # the function has returned
+            if any(sources.chain(call) == whole for call in calls):
+                return True  # a function of the user's that is called like one that may return its operand
+            continue
+        if later.instruction == source.instruction:
+            return False  # once more, in a loop
+        if sources.chain(later) == whole:
+            return True
+        span = sources.span(later)
+        if not _is_inside(span, whole):
+            return False
+    return False
+
+
+def _is_inside(span: Span, whole: Span) -> bool:
+    """Return whether an expression is part of another one."""
+    return None not in (*span, *whole) and (whole[0], whole[2]) <= (span[0], span[2]) and (
+        span[1], span[3]) <= (whole[1], whole[3])
+
+
 def _name_where_assigned(var: Variable, path: str | None, source: Source, sources: Sources,
                          ) -> Iterator[tuple[Variable, str, Source]]:
     """Yield the name of a value where a line assigns it: `source`, if it has the value at `path`, or one around it."""
@@ -381,6 +415,8 @@ def _name_where_assigned(var: Variable, path: str | None, source: Source, source
                 return
             path = inner + (path or "")
         assigned, source = sources.targets(line), line
+        if sources.chain(line) not in (None, sources.span(line)):
+            return  # the call's result may be changed further
         if assigned is not None and assigned.is_call and assigned.operation in _CALLS_OF_FUNCTIONS:
             return
         if assigned is not None:

@@ -247,3 +247,42 @@ def test_sums_over_generators_have_one_name() -> None:
         np.testing.assert_allclose(values[path], expected, rtol=1e-14)
     paths = [value.path for value in fxgrad.names(f)(X) if not value.is_argument]
     assert paths == ["total#0", "part#0", "total#1", "part#1", "total#2", "doubled"]
+
+
+class Own:
+    @staticmethod
+    def transpose(x: Any) -> Any:
+        flipped = x[::-1]
+        return flipped * 3.0
+
+
+def normalized(x: Any) -> Any:
+    return (x / np.sum(x)).astype("float64")
+
+
+def test_calls_that_return_their_operand_give_it_the_name() -> None:
+    def f(x: Any) -> Any:
+        a = np.sin(x).reshape(3)
+        a = (a * 2.0).astype("float64").ravel()
+        b = +np.cos(a)
+        c = np.exp(b).reshape(3, 1)
+        d = fnp.asarray(c * 2.0).T.reshape(np.tan(b).shape)
+        e = Own.transpose(d * 2.0)
+        g = normalized(e)
+        for _ in range(2):
+            g = (g + 1.0).astype("float64")
+        h = normalized(g * 2.0).astype(np.float64)
+        return h * 2.0
+
+    values = [np.sin(X), 2.0 * np.sin(X)]
+    values += [np.cos(values[-1])]
+    values += [np.exp(values[-1])[:, None], 2.0 * np.exp(values[-1])]
+    values += [4.0 * values[-1][::-1] * 1.5]
+    values += [values[-1] / np.sum(values[-1])]
+    values += [values[-1] + 1.0, values[-1] + 2.0]
+    paths = ["a#0", "a#1", "b", "c", "d", "e", "g#0", "g#1", "g#2"]
+    found = fxgrad.capture(f, *paths)(X)[1]
+    for path, expected in zip(paths, values, strict=True):
+        np.testing.assert_allclose(found[path], expected, rtol=1e-14)
+    listed = [value.path for value in fxgrad.names(f)(X) if not value.is_argument]
+    assert listed == [*paths[:5], "Own.transpose.flipped", *paths[5:]]
