@@ -26,7 +26,7 @@ from fxgrad.extend import (
     Source,
     Variable,
 )
-from fxgrad.text.sources import AssignedNames, Places, Sources, Targets, name_at
+from fxgrad.text.sources import AssignedNames, Places, Sources, Span, Targets, name_at
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
 PATH = rf"[^\W\d]\w*(?:\.[^\W\d]\w*|\[(?:-?\d+|{STRING}|'(?:[^'\\\n]|\\.)*')\])*"
@@ -37,6 +37,10 @@ TYPE = (r"(?:bool|bf16|f[48]_e\w+|u?int[24]|[iuf]\d+|c\d+|key<fry>)\*?"
 RESERVED = frozenset(["program", "captured", "return", "where",
                       "True", "False", "None", "nan", "inf", "complex"])
 """Words of the text form that variables cannot be named without quotes."""
+
+_CALLS_OF_FUNCTIONS = frozenset(["all", "any", "dict", "filter", "list", "map", "max", "min", "next", "set", "sorted",
+                                 "sum", "tuple"])
+"""Functions of Python that call others, whose results are not theirs."""
 
 _plain = re.compile(PATH)
 _identifier = re.compile(r"[^\W\d]\w*")
@@ -310,17 +314,12 @@ def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Vari
     """Yield variables with assigned names, for each run of the instruction of an assigned expression."""
     equations = [equation for equation in program.equations
                  if equation.source is not None and equation.source.part is None and not equation.source.origins]
-    # One instruction of the user's code records consecutive equations.
-    def key(equation: Equation) -> tuple[int, int]:
-        source: Source | None = equation.source
-        return (id(source.code), source.instruction) if source is not None else (0, id(equation))
-
-    runs = [list(run) for _, run in itertools.groupby(equations, key)]
+    runs = _runs(equations)
     used = _used_elsewhere(program, runs)
-    for run in runs:
+    for number, run in enumerate(runs):
         source = run[0].source
         assigned = None if source is None else sources.targets(source)
-        if assigned is not None:
+        if assigned is not None and not _goes_on(runs, number, sources):
             yield from _named_results(run, assigned, used)
 
 
@@ -337,17 +336,72 @@ def returned_names(program: Program, sources: Sources) -> Iterator[tuple[Variabl
                 yield from _name_where_assigned(var, path, source, sources)
         recorded = recorded.base
 
-    def key(equation: Equation) -> tuple[int, int]:
-        source = equation.source
-        return (id(source.code), source.instruction) if source is not None else (0, id(equation))
-
-    runs = [list(run) for _, run in itertools.groupby(program.equations, key)]
+    runs = _runs(program.equations)
     used = _used_elsewhere(program, runs)
-    for run in runs:
+    for number, run in enumerate(runs):
         line = run[-1].source
         found = [var for equation in run for var in equation.outputs if var in used][-1:]
-        if line is not None and found:
+        if line is not None and found and not _goes_on(runs, number, sources):
             yield from _name_where_assigned(found[0], None, line, sources)
+
+
+def _runs(equations: Sequence[Equation]) -> list[list[Equation]]:
+    """Return the equations in runs, each recorded by one instruction of the user's code.
+
+    They follow each other, but for those of code that the instruction calls: `sum(np.sin(x) for x in xs)` adds to what
+    it has after each sine.
+    """
+    runs: list[list[Equation]] = []
+    running: dict[tuple[int, int], list[Equation]] = {}  # by instruction, the runs that may go on
+    for equation in equations:
+        source = equation.source
+        if source is None:
+            running.clear()
+            runs.append([equation])
+            continue
+        key = (id(source.code), source.instruction)
+        around = {(id(code), instruction) for code, instruction in source.callers} if running else ()
+        running = {each: run for each, run in running.items() if each == key or each in around}
+        run = running.get(key)
+        if run is None or (runs[-1] is not run and run[-1].outputs and run[-1].outputs[0] not in equation.inputs):
+            run = running[key] = []
+            runs.append(run)
+        run.append(equation)
+    return runs
+
+
+def _goes_on(runs: Sequence[list[Equation]], number: int, sources: Sources) -> bool:
+    """Return whether the value of a run is only the operand of another in a chain of calls: of `(x * 2).astype(t)`."""
+    source = runs[number][-1].source
+    whole = None if source is None else sources.chain(source)
+    if source is None or whole is None:
+        return False
+    for run in runs[number + 1:]:
+        later = run[0].source
+        if later is None:
+            continue
+        if later.code is not source.code:
+            calls = [source._replace(instruction=instruction) for code, instruction in later.callers
+                     if code is source.code]
+            if not calls:
+                return False  # the function has returned
+            if any(sources.chain(call) == whole for call in calls):
+                return True  # a function of the user's that is called like one that may return its operand
+            continue
+        if later.instruction == source.instruction:
+            return False  # once more, in a loop
+        if sources.chain(later) == whole:
+            return True
+        span = sources.span(later)
+        if not _is_inside(span, whole):
+            return False
+    return False
+
+
+def _is_inside(span: Span, whole: Span) -> bool:
+    """Return whether an expression is part of another one."""
+    return None not in (*span, *whole) and (whole[0], whole[2]) <= (span[0], span[2]) and (
+        span[1], span[3]) <= (whole[1], whole[3])
 
 
 def _name_where_assigned(var: Variable, path: str | None, source: Source, sources: Sources,
@@ -361,6 +415,10 @@ def _name_where_assigned(var: Variable, path: str | None, source: Source, source
                 return
             path = inner + (path or "")
         assigned, source = sources.targets(line), line
+        if sources.chain(line) not in (None, sources.span(line)):
+            return  # the call's result may be changed further
+        if assigned is not None and assigned.is_call and assigned.operation in _CALLS_OF_FUNCTIONS:
+            return
         if assigned is not None:
             name = name_at(assigned.places, path)
             if name is None and len(assigned.names) == 1 and assigned.names[0] is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType, MappingProxyType
 from typing import Any, NamedTuple
 
@@ -46,7 +46,9 @@ class Spans(NamedTuple):
     `operands` are names among direct operands, operators have their two operands. By the name of a function and its
     first line there are the names that it unpacks its arguments to, by the path of each part. `returned` are the
     expressions whose value a function returns, in a `return` or assigned last to a name that it returns, with the path
-    in the result.
+    in the result. `assigned` has, by function and name, the statements that assign it in every call.
+    `chains` has the expressions in a chain of calls that may return their operand, `np.sin(x).astype(dtype)`, with the
+    position of the whole.
     """
 
     targets: dict[Span, AssignedNames]
@@ -54,6 +56,23 @@ class Spans(NamedTuple):
     parts: dict[tuple[str, int], dict[str, str]]
     sides: dict[Span, tuple[str, tuple[ast.expr, ast.expr]]]
     returned: dict[Span, str]
+    assigned: dict[tuple[str, int], dict[str, list[Assignment]]]
+    chains: dict[Span, Span]
+
+
+KEEPING = frozenset([
+    "array", "asarray", "ascontiguousarray", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "conj",
+    "conjugate", "copy", "flatten", "mT", "positive", "ravel", "real", "reshape", "squeeze", "swapaxes", "T",
+    "transpose"])
+"""Functions, methods and attributes that return their operand itself where there is nothing to do."""
+
+
+class Assignment(NamedTuple):
+    """A statement that assigns a name: its first and last line, and whether the value is the result of a call."""
+
+    first: int
+    last: int
+    is_call: bool
 
 
 class Sources:
@@ -93,6 +112,21 @@ class Sources:
         """Return the path of the value of the expression in what its function returns; None if it is not in that."""
         return self._spans(source.code).returned.get(self.span(source))
 
+    def chain(self, source: Source) -> Span | None:
+        """Return the position of the chain of calls of which the expression is part; None if it is in none.
+
+        In a chain each call may return its operand, so that the last one that records an operation gives the value.
+        """
+        return self._spans(source.code).chains.get(self.span(source))
+
+    def assignments(self, code: CodeType, name: str) -> Sequence[Assignment]:
+        """Return the statements of a function that assign `name` something else in every call, by their lines.
+
+        Those of operators are left out: they compute arrays, which have their names from the operation, or none of the
+        program's.
+        """
+        return self._spans(code).assigned.get((code.co_name, code.co_firstlineno), {}).get(name, ())
+
     def free_operand(self, source: Source) -> str | None:
         """Return the only direct operand of the expression that is a global or in a closure; None if there is none."""
         code = source.code
@@ -126,7 +160,7 @@ def file_text(filename: str) -> str:
 
 @cached("names in source texts", 64)
 def _read_spans(text: str) -> Spans:
-    spans = Spans({}, {}, {}, {}, {})
+    spans = Spans({}, {}, {}, {}, {}, {}, {})
     module = parse_source(text)
     if module is None:
         return spans
@@ -134,6 +168,9 @@ def _read_spans(text: str) -> Spans:
     for node in nodes:
         for target, value in _assignments(node):
             _add_target(spans.targets, target, value)
+            if isinstance(target, ast.Name | ast.Attribute):
+                for inner in _chained(spans.chains, value):
+                    _add_target(spans.targets, target, inner)
         if isinstance(node, ast.FunctionDef):
             begin = min([node.lineno, *(each.lineno for each in node.decorator_list)])
             # Names of parts of arguments, by path, from the first assignment that unpacks each argument.
@@ -145,8 +182,9 @@ def _read_spans(text: str) -> Spans:
                     arguments.discard(statement.value.id)
                     parts |= _target_places(statement.targets[0], statement.value.id)
             spans.parts[node.name, begin] = parts
+            spans.assigned[node.name, begin] = _certainly_assigned(node)
         if isinstance(node, ast.FunctionDef | ast.Lambda):
-            spans.returned.update(_returned(node))
+            spans.returned.update(_returned(node, spans.chains))
         if isinstance(node, ast.AugAssign):
             # The instruction that adds has the position of the whole statement.
             spans.targets.setdefault(_span(node),
@@ -248,15 +286,44 @@ def _span(node: ast.expr | ast.stmt) -> Span:
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 
-def _returned(function: ast.FunctionDef | ast.Lambda) -> Iterator[tuple[Span, str]]:
+def _chained(chains: dict[Span, Span], value: ast.expr) -> list[ast.expr]:
+    """Return the operands in a chain of calls that may return their operand, and note the chain."""
+    found: list[ast.expr] = []
+    operands = _kept_operands(value)
+    while operands:
+        operand = operands.pop()
+        found.append(operand)
+        operands += _kept_operands(operand)
+    if found:
+        for each in (value, *found):
+            for span in _value_spans(each):
+                chains[span] = _span(value)
+    return found
+
+
+def _kept_operands(value: ast.expr) -> list[ast.expr]:
+    """Return the operands, computed in place, that an expression may return as they are."""
+    operands: list[ast.expr] = []
+    if isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.UAdd):
+        operands = [value.operand]
+    elif isinstance(value, ast.Attribute) and value.attr in KEEPING:
+        operands = [value.value]
+    elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name | ast.Attribute) and \
+            (value.func.id if isinstance(value.func, ast.Name) else value.func.attr) in KEEPING:
+        operands = [*value.args[:1], *([value.func.value] if isinstance(value.func, ast.Attribute) else ())]
+    return [each for each in operands if isinstance(each, ast.Call | ast.BinOp | ast.UnaryOp | ast.Attribute)
+            and _path(each) is None]
+
+
+def _returned(function: ast.FunctionDef | ast.Lambda, chains: dict[Span, Span]) -> Iterator[tuple[Span, str]]:
     """Yield the positions of the expressions whose value a function returns, with their paths in the result."""
     if isinstance(function, ast.Lambda):
-        yield from _returned_spans(function.body)
+        yield from _returned_spans(function.body, chains)
         return
     own = [*_own_statements(function)]
     returns = [each.value for each in own if isinstance(each, ast.Return) and each.value is not None]
     for value in returns:
-        yield from _returned_spans(value)
+        yield from _returned_spans(value, chains)
     if len(returns) != 1:
         return
     parts = [*enumerate(returns[0].elts)] if isinstance(returns[0], ast.Tuple) else [(None, returns[0])]
@@ -266,14 +333,64 @@ def _returned(function: ast.FunctionDef | ast.Lambda) -> Iterator[tuple[Span, st
                        if any(isinstance(inner, ast.Name) and inner.id == part.id for inner in ast.walk(target))]
             # The last assignment is what is returned, unless it is in a loop or a branch.
             if targets and targets[-1][0] in function.body and isinstance(targets[-1][1], ast.Name):
-                yield from ((span, "" if number is None else f"[{number}]") for span in _value_spans(targets[-1][2]))
+                yield from _returned_part(targets[-1][2], "" if number is None else f"[{number}]", chains)
 
 
-def _returned_spans(value: ast.expr) -> Iterator[tuple[Span, str]]:
+def _certainly_assigned(function: ast.FunctionDef) -> dict[str, list[Assignment]]:
+    """Return the statements that assign each name in every call: not in branches or loops, and without early returns.
+
+    Values that are computed by an operator are left out, and parts of what has the name already.
+    """
+    found: dict[str, list[Assignment]] = {}
+    if any(isinstance(each, ast.Return) and each is not function.body[-1] for each in _own_statements(function)):
+        return found
+    statements = [*function.body]
+    for statement in statements:
+        if isinstance(statement, ast.With):
+            statements += statement.body
+        for target, value in _assignments(statement):
+            for name, part in _assigned_parts(target, value):
+                if _may_hold_arrays(name, part):
+                    found.setdefault(name, []).append(
+                        Assignment(statement.lineno, statement.end_lineno or statement.lineno,
+                                   isinstance(part, ast.Call) and _operation(part) not in ("map", "tree_map")))
+    return found
+
+
+def _assigned_parts(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names in a target, and the expression that each is assigned or a part of."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple | ast.List):
+        parts = value.elts if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts) else \
+            [value] * len(target.elts)
+        for inner, part in zip(target.elts, parts, strict=True):
+            yield from _assigned_parts(inner, part)
+
+
+def _may_hold_arrays(name: str, value: ast.expr) -> bool:
+    """Return whether an expression may be another array than `name` or a container, and is no operator."""
+    if isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
+        root: ast.expr = value
+        while isinstance(root, ast.Attribute | ast.Subscript):
+            root = root.value
+        return not (isinstance(root, ast.Name) and root.id == name)
+    if isinstance(value, ast.Dict | ast.List | ast.Tuple):
+        return any(isinstance(each, ast.Name | ast.Call) for each in ast.walk(value))
+    return isinstance(value, ast.Call | ast.ListComp | ast.DictComp)
+
+
+def _returned_spans(value: ast.expr, chains: dict[Span, Span]) -> Iterator[tuple[Span, str]]:
     if isinstance(value, ast.Tuple):
-        yield from ((span, f"[{number}]") for number, part in enumerate(value.elts) for span in _value_spans(part))
+        for number, part in enumerate(value.elts):
+            yield from _returned_part(part, f"[{number}]", chains)
     else:
-        yield from ((span, "") for span in _value_spans(value))
+        yield from _returned_part(value, "", chains)
+
+
+def _returned_part(value: ast.expr, path: str, chains: dict[Span, Span]) -> Iterator[tuple[Span, str]]:
+    for each in (value, *_chained(chains, value)):
+        yield from ((span, path) for span in _value_spans(each))
 
 
 def _own_statements(function: ast.AST) -> Iterator[ast.stmt]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.dtypes import finfo
+from fxgrad.engine.frontend.flat import note_result
 from fxgrad.engine.frontend.operands import as_array_operand, shape_of
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.pytorch_names import module_getattr
@@ -26,6 +28,8 @@ from fxgrad.numpy.logic import less_equal, where
 from fxgrad.numpy.reductions import max as max_of
 from fxgrad.numpy.reductions import sum as sum_of
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Parameters = Any
 
 
@@ -37,6 +41,16 @@ class Optimizer(NamedTuple):
 
     init: Callable[[Parameters], Any]
     update: Callable[[Parameters, Any, Parameters], tuple[Parameters, Any]]
+
+
+def _with_names(function: Callable[P, R]) -> Callable[P, R]:
+    """Return `function`, whose result has the names that the calling line assigns it to."""
+    @functools.wraps(function)
+    def noted(*args: P.args, **kwargs: P.kwargs) -> R:
+        result = function(*args, **kwargs)
+        note_result(result)
+        return result
+    return noted
 
 
 class Moments(NamedTuple):
@@ -69,6 +83,7 @@ def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_deca
     if nesterov and _is_zero(momentum):
         raise ArgumentError(at_user_line("sgd: nesterov=True needs a momentum, such as momentum=0.9"))
 
+    @_with_names
     def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
         _check_match("sgd", gradients, params)
         gradients = _add_decay(gradients, params, weight_decay)
@@ -123,6 +138,7 @@ def _adam(what: str, rate: Any, beta1: float, beta2: float, epsilon: float, weig
     def init(params: Parameters) -> Moments:
         return Moments(0, *(tree.map(lambda p: 0 * p, params) for _ in range(2)))
 
+    @_with_names
     def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
         _check_match(what, gradients, params)
         if not decoupled:
@@ -145,9 +161,10 @@ def _adam(what: str, rate: Any, beta1: float, beta2: float, epsilon: float, weig
 
 def _schedule(make: Callable[[Any], Optimizer], rate: Callable[[Any], Any]) -> Optimizer:
     """Return an optimiser whose state counts the updates; `make` returns the optimiser of one rate."""
+    @_with_names
     def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
         count, inner = state
-        params, inner = make(rate(count)).update(gradients, inner, params)
+        params, inner = inspect.unwrap(make(rate(count)).update)(gradients, inner, params)  # named below
         return params, (count + 1, inner)
 
     return Optimizer(lambda params: (0, make(0.0).init(params)), update)
@@ -206,6 +223,7 @@ def rmsprop(rate: Any = 1e-2, decay: float = 0.99, epsilon: float = 1e-8) -> Opt
     """
     _check("rmsprop", rate=rate, decay=decay, epsilon=epsilon)
 
+    @_with_names
     def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
         _check_match("rmsprop", gradients, params)
         second, now = _averages(decay, state.second, tree.map(lambda g: g * g, gradients)), _rate_after(rate,
@@ -232,6 +250,7 @@ def lion(rate: Any = 1e-4, beta1: float = 0.9, beta2: float = 0.99, *, weight_de
     """
     _check("lion", rate=rate, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
 
+    @_with_names
     def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
         _check_match("lion", gradients, params)
         now, mixed = _rate_after(rate, state.count), _averages(beta1, state.first, gradients)
@@ -242,6 +261,7 @@ def lion(rate: Any = 1e-4, beta1: float = 0.9, beta2: float = 0.99, *, weight_de
 
 
 @hide_frames
+@_with_names
 def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
     """Return the gradients, all divided by one number where their global norm is above `limit`.
 
@@ -265,6 +285,7 @@ def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
 
 
 @hide_frames
+@_with_names
 def clip_by_norm(gradients: Parameters, limit: Any) -> Parameters:
     """Return the gradients with each array divided by a number where its own norm is above `limit`.
 
@@ -279,6 +300,7 @@ def clip_by_norm(gradients: Parameters, limit: Any) -> Parameters:
 
 
 @hide_frames
+@_with_names
 def clip(gradients: Parameters, limit: Any) -> Parameters:
     """Return the gradients, each element clipped to [-`limit`, `limit`]; NaN stays.
 

@@ -63,7 +63,7 @@ MODULES: dict[str, Counterpart] = {
         "linear_call": "`linear_transpose` transposes by the rules of the operations"}),
     "jax.debug": Counterpart("fxgrad.debug", "", {
         **_each("DebugEffect OrderedDebugEffect", _MAKERS),
-        "breakpoint": "Python's own `breakpoint()`, under `grad` or `disable_jit`", "log": "`debug.print`"}),
+        "log": "`debug.print`"}),
     "jax.dtypes": Counterpart("fxgrad.dtypes", "", {
         "TypePromotionError": "`fxgrad.errors.DTypeError`", "canonicalize_dtype": "dtypes stay what they are",
         **_each("extended itemsize_bits prng_key scalar_type_of issubdtype",

@@ -38,6 +38,8 @@ ABSENT = {
     "local_devices host_id": "deprecated", "remat concrete": "deprecated",
     "debug_nans new_val": "the settings are functions of another kind",
     "debug_infs new_val": "the settings are functions of another kind",
+    **{f"debug.breakpoint {option}": "settings of jax's own prompt" for option in (
+        "backend", "filter_frames", "num_frames", "ordered", "token")},
     "default_matmul_precision new_val": "the settings are functions of another kind",
     "make_jaxpr axis_env": "programs here have axes only within vmap and shard_map",
     "make_jaxpr return_shape": "eval_shape returns the shapes, and a program has them",

@@ -10,7 +10,7 @@ ROOMS = {
     "fxgrad/tools/granularity": 6, "fxgrad/tools/graphs": 8, "fxgrad/interop": 13, "fxgrad/lax": 21, "fxgrad/nn": 7,
     "fxgrad/numpy": 44, "fxgrad/shipping/onnx": 15, "fxgrad/engine/ops": 46, "fxgrad/engine/parallel": 7, "fxgrad/tools/pictures": 12,
     "fxgrad/training/autocast": 7, "fxgrad/training/curvature": 5, "fxgrad/random": 7, "fxgrad/tools/retracing": 4, "fxgrad/scipy": 18, "fxgrad/text": 30, "fxgrad/shipping/c": 10, "fxgrad/shipping/python": 8,
-    "fxgrad/tools/numerics": 12, "fxgrad/testing": 4, "fxgrad/engine/tracing": 10, "fxgrad/engine/transforms": 12, "fxgrad/tools/profiling": 5}
+    "fxgrad/tools/inside": 7, "fxgrad/tools/numerics": 12, "fxgrad/testing": 4, "fxgrad/engine/tracing": 10, "fxgrad/engine/transforms": 12, "fxgrad/tools/profiling": 5}
 """How many faults are planted in each room, where there is one of that name: all rooms, in proportion to their lines,
 and those twice that every gradient goes through."""
 
@@ -77,7 +77,7 @@ TESTS: dict[str, str] = {
     "fxgrad/engine/store/*.py": "tests/engine/store",
     **{f"fxgrad/{room}/*.py": f"tests/{room}" for room in (
         "shipping/onnx", "testing", "text", "tools/cli", "tools/editing", "tools/explorer", "tools/granularity",
-        "tools/graphs", "tools/numerics", "tools/pictures", "tools/profiling", "tools/retracing", "training/autocast",
+        "tools/graphs", "tools/inside", "tools/numerics", "tools/pictures", "tools/profiling", "tools/retracing", "training/autocast",
         "training/curvature")},
     "fxgrad/shipping/c/*.py": "tests/shipping/c", "fxgrad/shipping/python/*.py": "tests/shipping/python",
     "fxgrad/engine/analyses/*.py": "tests/engine/analyses tests/engine/core tests/engine/tracing tests/random tests/engine/transforms/test_cheap_gradients.py tests/engine/parallel/test_collectives.py "

@@ -28,7 +28,7 @@ from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, se
 from fxgrad.engine.higher_order.masking import unbatched_where_equal
 from fxgrad.engine.higher_order.wiring import add_tangents, dual_outputs
 from fxgrad.engine.ops.structural import convert, instantiate_zeros, reduce_sum
-from fxgrad.engine.ops.varying import sum_to_vma
+from fxgrad.engine.ops.varying import pvary, sum_to_vma
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
@@ -93,7 +93,9 @@ def _custom_jvp_jvp(primals: list[Any], tangents: list[Any], *, program: Program
                     ) -> tuple[list[Any], list[Any]]:
     explicit, through = _split_captured(primals, tangents, program, rule)
     outputs, out_tangents = rule.jvp(primals, explicit)
-    return outputs, add_tangents(out_tangents, through)
+    # On a mesh, a rule may leave out the tangent of what makes the output vary: the tangent varies all the same.
+    return outputs, add_tangents([tangent if type(tangent) is Zero else pvary(tangent, [*aval_of(output).vma])
+                                  for output, tangent in zip(outputs, out_tangents, strict=True)], through)
 
 
 def _split_captured(primals: list[Any], tangents: list[Any], program: Program, rule: Any,

@@ -49,6 +49,8 @@ def mesh_shape(what: str, mesh: Any) -> MeshShape:
     >>> mesh_shape("f", AbstractMesh((4, 2), ("data", "model")))
     MeshShape(names=('data', 'model'), sizes=(4, 2), devices=None, platform=None)
     """
+    if isinstance(mesh, MeshShape):
+        return mesh
     if isinstance(mesh, Mesh):
         devices = [*mesh.devices.flat]
         runs: list[list[int]] = []  # of consecutive ids, written as "0-3,8"
@@ -60,8 +62,6 @@ def mesh_shape(what: str, mesh: Any) -> MeshShape:
         ids = ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
         return MeshShape(tuple(mesh.axis_names), tuple(map(int, mesh.devices.shape)), ids,
                          devices[0].platform if devices else None)
-    if isinstance(mesh, MeshShape):  # of an operation that is recorded again
-        return mesh
     if isinstance(mesh, AbstractMesh):
         return MeshShape(tuple(mesh.axis_names), tuple(map(int, mesh.axis_sizes)))
     raise ArgumentError(at_user_line(

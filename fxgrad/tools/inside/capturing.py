@@ -335,7 +335,8 @@ def _by_value(what: str, chosen: Chosen, given: Any, fed: dict[str, Any]) -> Act
 def _fitting(what: str, chosen: Chosen, new: Any, aval: Aval, given: str) -> Any:
     """Return a replacement in the type of the value; raise `ArgumentError` if it is of another shape or dtype."""
     found = leaf_aval(new)
-    if found is not None and found.shape in ((), aval.shape) and (found.dtype == aval.dtype or found.weak):
+    if found is not None and found.shape in ((), aval.shape) and (found.dtype == aval.dtype or (
+            found.weak and dtypes.promote((found.dtype, True), (aval.dtype, aval.weak))[0] == aval.dtype)):
         new = new if found.dtype == aval.dtype and found.weak == aval.weak else convert(new, aval.dtype, aval.weak)
         return new if found.shape == aval.shape else fnp.broadcast_to(new, aval.shape)
     stacked = f", or {chosen.value.shape} for all turns" if chosen.value.loops else ""
@@ -386,7 +387,10 @@ def _by_shifts(what: str, traced: Traced, wrt: Any) -> tuple[Callable[[Any], Any
     def run(shifts: Any) -> Any:
         actions: dict[str, tuple[Chosen, Action]] = {}
         fed: dict[str, Any] = {}
-        for key, shift in zip(order, tree.leaves(shifts), strict=True):
+        by_key: dict[str, Any] = {}
+        for key, shift in zip(order, tree.leaves(shifts), strict=True):  # one path may be asked for twice
+            by_key[key] = by_key[key] + shift if key in by_key else shift
+        for key, shift in by_key.items():
             one = chosen[key]
             if one.value.loops:
                 fed[key] = _among_turns(one, shift)

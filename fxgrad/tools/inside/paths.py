@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from types import CodeType, MappingProxyType
 from typing import NamedTuple
@@ -14,6 +14,8 @@ from rich.table import Table
 
 from fxgrad.errors import ArgumentError
 from fxgrad.extend import (
+    CALL_NAMES,
+    RETURNED,
     Atom,
     Aval,
     Equation,
@@ -22,6 +24,7 @@ from fxgrad.extend import (
     Source,
     Variable,
     at_user_line,
+    file_name,
     inner_first,
     primitives,
     region_roles,
@@ -77,6 +80,8 @@ class Value(NamedTuple):
     loops: tuple[Turns, ...]
     is_argument: bool
     is_named: bool
+    reassigned: tuple[str, str] | None = None
+    """The name, and a later line that assigns it something that has no path; None if there is none."""
 
     @property
     def shape(self) -> tuple[int | None, ...]:
@@ -134,7 +139,8 @@ def values_of(program: Program, code: CodeType | None) -> Values:
 
     Those that no line names have `is_named` false: they may be results of a scope or a call.
     """
-    found = [*_Listing(code).values(program, (), (), ())]
+    listing = _Listing(code)
+    found = listing.with_reassigned([*listing.values(program, (), (), ())])
     equal: dict[tuple[str, ...], list[Value]] = {}
     for value in found:
         if value.is_named:
@@ -158,21 +164,45 @@ class _Listing:
     def __init__(self, code: CodeType | None) -> None:
         self._sources = Sources()
         self._code = code
+        self._lines: dict[int, tuple[CodeType, str, int]] = {}
+        """By the number of a named value: its function, the name that is assigned, and the line; 0 for arguments."""
+        self._count = 0
+
+    def with_reassigned(self, values: Sequence[Value]) -> list[Value]:
+        """Return values with the later lines that assign their names."""
+        lines: dict[tuple[int, str], set[int]] = {}
+        for code, name, line in self._lines.values():
+            lines.setdefault((id(code), name), set()).add(line)
+        found = [*values]
+        for number, (code, name, line) in self._lines.items():
+            value = values[number]
+            is_entry = value.words[-1] != name
+            for later in self._sources.assignments(code, name):
+                known = lines[id(code), name]
+                if later.first > line and (is_entry or not later.is_call) and not any(
+                        later.first <= each <= later.last for each in known):
+                    found[number] = value._replace(reassigned=(name, f"{file_name(code.co_filename)}:{later.first}"))
+                    break
+        return found
 
     def values(self, program: Program, chain: Chain, around: tuple[str, ...], loops: tuple[Turns, ...],
                ) -> Iterator[Value]:
         names = wanted_names(program, self._sources)
         returned = {var: (name, source) for var, name, source in returned_names(program, self._sources)}
+        calls = _calls_of_containers(program)
+        called = CALL_NAMES.of(program)
+        code = called.code if chain and called is not None else None if chain else self._code
         for var in program.inputs:
             name = names.get(var)
-            yield self._value(var, None if name is None else name.text, around, chain, loops, None, is_argument=True)
+            yield self._value(var, None if name is None else name.text, around, chain, loops, None, code,
+                              is_argument=True)
         for place, equation in enumerate(program.equations):
             within = (*around, *self._words_of(equation.source, around))
             yield from self._inside(equation, place, chain, within, loops)
             held = self._words_of_held(equation) if equation.regions else ()
             for var in equation.outputs:
                 name = names.get(var)
-                is_own = name is not None and not name.is_of_region
+                is_own = name is not None and not name.is_of_region and not _is_within(equation, calls)
                 if name is not None and is_own:
                     yield self._value(var, name.text, within, chain, loops, equation.source)
                 text, source = returned.get(var, ("", None))
@@ -181,13 +211,18 @@ class _Listing:
                 if not is_own:
                     yield self._value(var, None, (*within, *held), chain, loops, equation.source)
 
-    @staticmethod
-    def _value(var: Variable, name: str | None, around: tuple[str, ...], chain: Chain, loops: tuple[Turns, ...],
-               source: Source | None, is_argument: bool = False) -> Value:
-        words = around if name is None else (*around, *_token.findall(name))
-        loops = tuple([own for loop in loops if (own := loop.of(var.aval)) is not None])
-        return Value("", var.aval, "" if source is None else source.place, words, chain, var, loops, is_argument,
-                     name is not None)
+    def _value(self, var: Variable, name: str | None, around: tuple[str, ...], chain: Chain, loops: tuple[Turns, ...],
+               source: Source | None, function: CodeType | None = None, is_argument: bool = False) -> Value:
+        """Return the value that a line gives a name, or an argument of `function`."""
+        own = () if name is None else tuple(_token.findall(name))
+        code = function if source is None else source.code
+        if own and code is not None:
+            line = 0 if source is None else self._sources.span(source)[0] or source.line
+            self._lines[self._count] = code, own[0].partition("[")[0], line
+        self._count += 1
+        turns = tuple([each for loop in loops if (each := loop.of(var.aval)) is not None])
+        return Value("", var.aval, "" if source is None else source.place, (*around, *own), chain, var, turns,
+                     is_argument, name is not None)
 
     def _inside(self, equation: Equation, place: int, chain: Chain, around: tuple[str, ...],
                 loops: tuple[Turns, ...]) -> Iterator[Value]:
@@ -227,6 +262,23 @@ class _Listing:
         if not {"body", "branch", "mapped"}.isdisjoint(roles):
             return (name, label) if label else (name,)
         return (call_name(equation) if len(equation.regions) == 1 else name,)
+
+
+def _calls_of_containers(program: Program) -> set[tuple[int, int]]:
+    """Return the instructions of calls that return a container, whose values have paths."""
+    found: set[tuple[int, int]] = set()
+    recorded: Program | None = program
+    while recorded is not None:
+        found.update((id(source.code), source.instruction) for source, paths in RETURNED.of(recorded) or ()
+                     if any(paths.values()))
+        recorded = recorded.base
+    return found
+
+
+def _is_within(equation: Equation, calls: Container[tuple[int, int]]) -> bool:
+    """Return whether an operation is one of those calls itself: its name would be a guess."""
+    source = equation.source
+    return source is not None and not source.origins and (id(source.code), source.instruction) in calls
 
 
 # --- choosing -------------------------------------------------------------------------------------------------------
@@ -271,10 +323,24 @@ def choose(what: str, path: str, values: Values, program: Program) -> list[Chose
         for loop, turn in zip(each.value.loops, each.turns, strict=True):
             if turn is not None and loop.times is not None and not -loop.times <= turn < loop.times:
                 raise ArgumentError(at_user_line(f"{what}: {path!r} names turn {turn} of a loop of {loop.times} turns"))
+    if number is None and not many:
+        require_last(what, path, [each.value for each in found])
     if len(found) == 1 and not many and number != "*":
         return [found[0]._replace(key=path)]
     return [each._replace(key=f"{each.value.path}" if each.value.is_named else f"{asked}#{place}")
             for place, each in enumerate(found)]
+
+
+def require_last(what: str, path: str, values: Sequence[Value]) -> None:
+    """Raise `ArgumentError` for a value whose name a later line assigns something else, which has no path."""
+    for value in values:
+        if value.reassigned is not None:
+            name, later = value.reassigned
+            line = f"the value of {value.line}" if value.line else "an argument"
+            raise ArgumentError(at_user_line(
+                f"{what}: {path!r} is {line}, and {later} assigns something else to {name}, by no operation that a "
+                f"path leads to. For the first write {path + '#0'!r}; name the second by "
+                f'fxgrad.tag(..., "{name}")'))
 
 
 def _are_of_branches(found: Sequence[Chosen], program: Program) -> bool:
@@ -352,17 +418,35 @@ def _turns(tokens: Sequence[str], at: Sequence[int], value: Value) -> tuple[int 
     return tuple(turns)
 
 
-def in_container(path: str, values: Values) -> list[Chosen]:
-    """Return the values in the container that a path stands for: `grads.w` and `grads.b` for `grads`."""
-    tokens = _token.findall(path)
-    found = []
+def in_container(what: str, path: str, values: Values) -> list[Chosen]:
+    """Return the values in the container that a path stands for: `grads.w` and `grads.b` for `grads`.
+
+    Raises `ArgumentError` if it stands for several containers, and neither has wildcards nor a number: `grads#0`.
+    """
+    entry = _entry.fullmatch(path)
+    asked, number = (path, "") if entry is None else (entry[1], entry[2])
+    tokens = _token.findall(asked)
+    containers: dict[tuple[tuple[str, ...], int], list[Value]] = {}
+    times: dict[tuple[str, ...], int] = {}
     for value in values:
         words = [word.partition("[")[0] for word in value.words]
         ends = [end for end in range(1, len(words) + 1) if _is_word(tokens[-1], words[end - 1])
                 and (end < len(words) or words[-1] != value.words[-1]) and _fit(tokens, words[:end], whole=True)]
         if value.is_named and ends:
-            found.append(Chosen(value.path, value, (None,) * len(value.loops)))
-    return [each for each in found if not each.value.is_argument] or found
+            time = times[value.words] = times.get(value.words, -1) + 1
+            containers.setdefault((tuple(words[:ends[0]]), time), []).append(value)
+    found = [*containers.values()]
+    found = [each for each in found if not each[0].is_argument] or found
+    if number not in ("", "*"):
+        found = found[int(number):][:1] if -len(found) <= int(number) < len(found) else []
+    elif not number and not any("*" in token or "?" in token for token in tokens):
+        if len(found) > 1:
+            lines = ", ".join(each[0].line or "an argument" for each in found[:SHOWN])
+            raise ArgumentError(at_user_line(
+                f"{what}: {path!r} stands for {len(found)} containers, those of {lines}. Say which, such as {path}#0, "
+                f"or take all: {path}#*"))
+        require_last(what, path, [value for each in found for value in each])
+    return [Chosen(value.path, value, (None,) * len(value.loops)) for each in found for value in each]
 
 
 def _results(tokens: Sequence[str], values: Values, program: Program) -> list[Chosen]:
@@ -424,7 +508,7 @@ def _nearest(path: str, values: Values) -> str:
 
 def _hidden(program: Program) -> str:
     """Return a sentence on the first operation that only jax can look into; "" if there is none."""
-    opaque = [primitives[name] for name in ("jax_call", "jax_effect") if name in primitives]
+    opaque = [primitives.get("jax_call"), primitives.get("jax_effect")]
     for each in inner_first(program):
         for equation in each.equations:
             if equation.primitive in opaque:

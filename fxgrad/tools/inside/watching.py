@@ -46,8 +46,9 @@ def watch(fun: Callable[..., Any], *paths: str, every: int = 1, to: Any = None) 
     - `"plot"`: a figure in a notebook that grows.
 
     Results are those of `fun`, to the bit, and so is its speed at calls without values: at the others they are computed
-    beside it, up to where they are known. A jitted `fun` has a jitted companion for them. In a function that is traced,
-    such as a loop, values arrive at each run, and `every` counts there; so they do for each entry under `vmap`.
+    beside it, up to where they are known: an un-jitted `fun` runs once more, with its side effects. A jitted `fun` has
+    a jitted companion for them. In a function that is traced, such as a loop, values arrive at each run, and `every`
+    counts there; so they do for each entry under `vmap`.
 
     Raises `ArgumentError` as `capture` does, and for an `every` below 1 or a `to` that is none of these.
 
@@ -103,7 +104,7 @@ def _chosen(traced: Traced, path: str) -> tuple[str, list[Chosen]]:
     except ArgumentError:
         if not asked or last not in STATISTICS:
             raise
-    found = in_container(asked, traced.values)
+    found = in_container("watch", asked, traced.values)
     return last, found or choose("watch", asked, traced.values, traced.program)
 
 
