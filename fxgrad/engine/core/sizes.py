@@ -6,6 +6,7 @@ import ast
 import operator
 import re
 import sys
+import tokenize
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -312,7 +313,10 @@ def parse_size(text: str) -> Any:
     if len(text) > _LONGEST or text.count("(") > _MOST_FUNCTIONS or any(
             int(power) > _HIGHEST for power in re.findall(r"\^\s*(\d+)", text)):
         raise ValueError(f"{text!r} is no size")
-    dimension, = export.symbolic_shape(text, scope=_SCOPE)
+    try:
+        dimension, = export.symbolic_shape(text, scope=_SCOPE)
+    except tokenize.TokenError as error:  # of a bracket that is not closed
+        raise ValueError(f"{text!r} is no size") from error
     return size_from_jax(dimension)
 
 

@@ -68,7 +68,8 @@ class Opened:
         self.what, self.program = what, program
         self._taken: dict[tuple[Chain, Variable], list[str]] = {}
         self._actions: dict[tuple[Chain, Variable], list[Action]] = {}
-        self._opened: set[Chain] = set()
+        self._opened: set[tuple[Chain, int]] = set()
+        """The operations that values are inside of: by the chain to their program, and their position in it."""
         self._fed, self._known = fed, known
         self._chosen = {**{key: chosen for key, (chosen, _) in actions.items()}, **taken}
         for key, chosen in taken.items():
@@ -78,7 +79,7 @@ class Opened:
             for place in chosen.places:
                 self._actions.setdefault(place, []).append(action)
         for chain, _ in (*self._taken, *self._actions):
-            self._opened.update(chain[:length] for length in range(len(chain) + 1))
+            self._opened.update(_operations_around(chain))
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Atom] | None = None, everything: bool = True,
             ) -> tuple[list[Any], dict[str, Any]]:
@@ -114,7 +115,7 @@ class Opened:
             def step(equation: Equation, operands: list[Any]) -> list[Any]:
                 at(equation)
                 place = places[id(equation)]
-                if any(self._is_within(inner, chain, place) for inner in self._opened):
+                if (chain, place) in self._opened:
                     results, found = self._open(equation, [*map(value_of, operands)], chain, place, turn)
                     taken.update(found)
                 else:
@@ -131,19 +132,14 @@ class Opened:
                                    equations=equations)
         return [*map(value_of, results)], {key: value_of(value) for key, value in taken.items()}
 
-    @staticmethod
-    def _is_within(inner: Chain, chain: Chain, place: int) -> bool:
-        """Return whether a chain leads through the operation at `place` of the program at `chain`."""
-        return len(inner) > len(chain) and inner[:len(chain)] == chain and inner[len(chain)][0] == place
-
     def _needed(self, program: Program, outputs: Sequence[Atom], chain: Chain) -> list[Equation]:
         """Return the equations that `outputs` and the values taken need, where replaced values need none."""
         wanted = {atom for atom in outputs if isinstance(atom, Variable)}
         wanted.update(var for place, var in self._taken if place == chain)
+        around = {each for inner, _ in self._taken for each in _operations_around(inner)}
         needed: list[Equation] = []
         for place, equation in reversed([*enumerate(program.equations)]):
-            is_inside = any(self._is_within(inner, chain, place) for inner, _ in self._taken)
-            if is_inside or any(var in wanted and var not in self._known for var in equation.outputs):
+            if (chain, place) in around or any(var in wanted and var not in self._known for var in equation.outputs):
                 needed.append(equation)
                 wanted.update(atom for atom in equation.inputs if isinstance(atom, Variable))
         return needed[::-1]
@@ -155,7 +151,7 @@ class Opened:
             source = equation.source
             where = "" if source is None else f" at {file_name(source.filename)}:{source.line}"
             names = ", ".join(repr(key) for key, chosen in self._chosen.items()
-                              if any(self._is_within(inner, chain, place) for inner, _ in chosen.places))
+                              if any((chain, place) in _operations_around(inner) for inner, _ in chosen.places))
             raise UnsupportedError(at_user_line(
                 f"{self.what}: {names} is inside {equation.primitive.name}{where}, which runs its program in a way of "
                 "its own. Return the value from there"))
@@ -188,6 +184,11 @@ class Opened:
     def replaces(self, chain: Chain) -> bool:
         """Return whether values are replaced in the program at `chain`, or in those nested in it."""
         return any(inner[:len(chain)] == chain for inner, _ in self._actions)
+
+
+def _operations_around(chain: Chain) -> list[tuple[Chain, int]]:
+    """Return the operations that a chain leads through: by the chain to their program, and their position in it."""
+    return [(chain[:length], place) for length, (place, _) in enumerate(chain)]
 
 
 def value_of(value: Any) -> Any:

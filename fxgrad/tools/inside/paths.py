@@ -31,7 +31,7 @@ from fxgrad.extend import (
 )
 from fxgrad.text.inlining import call_name
 from fxgrad.text.names import function_label, returned_names, wanted_names
-from fxgrad.text.sources import Sources
+from fxgrad.text.sources import Sources, file_text
 from fxgrad.text.tables import Report, add_row, new_table
 
 Chain = tuple[tuple[int, int], ...]
@@ -507,10 +507,13 @@ def _nearest(path: str, values: Values) -> str:
 
 
 def _hidden(program: Program) -> str:
-    """Return a sentence on the first operation that only jax can look into; "" if there is none."""
+    """Return a sentence on the first operation that has no names: jax's own, or code without a source; or ""."""
     opaque = [primitives.get("jax_call"), primitives.get("jax_effect")]
     for each in inner_first(program):
         for equation in each.equations:
+            if equation.source is not None and not file_text(equation.source.filename):
+                return (f". The source of {file_name(equation.source.filename)} cannot be read, so that its lines give "
+                        'no names: write x = fxgrad.tag(x, "name")')
             if equation.primitive in opaque:
                 at = "" if equation.source is None else f" at {equation.source.place}"
                 return f". {equation.params['call']}{at} is computed by XLA alone: return what is inside from there"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad import debug
+from fxgrad import debug, dtypes
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.extend import Tracer, at_user_line, hide_frames, transformation
@@ -113,6 +113,8 @@ def _named(path: str, statistic: str, values: dict[str, Any]) -> dict[str, Any]:
     if not statistic:
         return values
     flat = [fnp.ravel(value) for value in values.values()]
+    flat = [each.astype(np.float32) if dtypes.is_inexact(each.dtype) and dtypes.finfo(each.dtype).bits < 32 else each
+            for each in flat]  # squares of float16 overflow, and sums of bfloat16 stand still
     return {path: STATISTICS[statistic](flat[0] if len(flat) == 1 else fnp.concatenate(flat))}
 
 

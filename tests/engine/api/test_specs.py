@@ -60,6 +60,12 @@ def test_arithmetic_of_sizes() -> None:
     assert (min_size(1, N), max_size(N, 1), min_size(3, 2)) == (1, N, 2)
 
 
+@pytest.mark.parametrize("text", ["(n", "n, (", "n)", "mod(n", "n +"])
+def test_texts_that_are_no_sizes_are_value_errors(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  (the words are jax's)
+        parse_sizes(text)
+
+
 @pytest.mark.parametrize("index", [slice(*bounds) for bounds in [
     (None,), (1, None), (None, -1), (2, None), (-2, None), (1, -1), (None, None, 2), (1, None, 2), (None, None, -1),
     (0, 3), (5, None, 3), (None, 100)]], ids=str)

@@ -286,3 +286,23 @@ def test_calls_that_return_their_operand_give_it_the_name() -> None:
         np.testing.assert_allclose(found[path], expected, rtol=1e-14)
     listed = [value.path for value in fxgrad.names(f)(X) if not value.is_argument]
     assert listed == [*paths[:5], "Own.transpose.flipped", *paths[5:]]
+
+
+def test_code_without_a_source_says_so() -> None:
+    space: dict[str, Any] = {"np": np}
+    exec("def f(x):\n    h = np.sin(x)\n    return h * 2.0\n", space)
+    with pytest.raises(ArgumentError, match=r"capture: f has no value 'h'\. It has x\. The source of <string> cannot "
+                                            r"be read, so that its lines give no names: write x = fxgrad\.tag\(x, "):
+        fxgrad.capture(space["f"], "h")(X)
+
+
+# --- watch -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_statistics_of_narrow_floats_do_not_overflow(dtype: str) -> None:
+    found: dict[str, Any] = {}
+    watched = fxgrad.watch(lambda x: fxgrad.tag(x * 2, "h"), "h.norm", "h.rms", "h.mean",
+                           to=functools.partial(receive, found))
+    watched(fnp.full((1024,), 300, dtype))
+    assert {name: float(value) for name, value in found.items()} == {"h.norm": 19200.0, "h.rms": 600.0, "h.mean": 600.0}
