@@ -24,8 +24,11 @@ ROOT = Path(__file__).resolve().parents[2]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 MODULES = sorted(path for path in (ROOT / "fxgrad").rglob("*.py") if path.name != "__main__.py")  # that one would run
 PAGES = sorted(path for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")] if path.exists())
-COMPILING = {f"fxgrad/{name}.py" for name in ("random/gamma", "random/discrete", "lax/special", "training/ode")}
-"""Modules whose examples compile for half a second and longer: the quick tier leaves them out."""
+COMPILING = {
+    *(f"fxgrad/{name}.py" for name in ("random/gamma", "random/discrete", "lax/special", "training/ode")),
+    *(f"docs/{name}.md" for name in ("appendix/estimators", "guides/speed", "tutorials/control-flow",
+                                     "tutorials/training"))}
+"""Modules and pages whose examples compile for half a second and longer: the quick tier leaves them out."""
 FENCE = re.compile(r"^(?P<indent> *)```python *\n(?P<code>.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 
@@ -121,8 +124,8 @@ def test_docstrings(path: Path) -> None:
         isolated(run, test)
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, marks=pytest.mark.slow) if path.parent.name == "gallery" else path
-                                  for path in PAGES], ids=name_of)
+@pytest.mark.parametrize("path", [pytest.param(path, marks=[pytest.mark.slow] * (
+    path.parent.name == "gallery" or name_of(path) in COMPILING)) for path in PAGES], ids=name_of)
 def test_pages(path: Path) -> None:
     isolated(run_page, path)
 

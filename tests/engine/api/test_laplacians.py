@@ -47,7 +47,8 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("until", "product", "while")))
+                                  for name in FUNCTIONS])
 def test_they_are_the_trace_and_the_diagonal_of_the_hessian(name):
     function = FUNCTIONS[name]
     hessian = fxgrad.hessian(function)(X)

@@ -121,7 +121,7 @@ def some_slow(names: Iterable[str], *quick: str) -> list[Any]:
     return [pytest.param(name, marks=[pytest.mark.slow] * (name not in quick)) for name in names]
 
 
-@pytest.mark.parametrize("name", some_slow(FIELDS, "collocation", "segments", "scan", "softmax of rows"))
+@pytest.mark.parametrize("name", some_slow(FIELDS, "segments", "scan"))
 def test_sparse_jacobians_equal_dense_ones_of_jax(name: str) -> None:
     field = FIELDS[name]
     expected = np.asarray(jax.jacobian(lambda x: field(jnp, x))(jnp.asarray(X)))
@@ -135,7 +135,7 @@ def test_sparse_jacobians_equal_dense_ones_of_jax(name: str) -> None:
     np.testing.assert_allclose(compiled.todense(), expected, atol=1e-13)
 
 
-@pytest.mark.parametrize("name", some_slow(ENERGIES, "rosenbrock", "separable"))
+@pytest.mark.parametrize("name", some_slow(ENERGIES, "separable"))
 def test_sparse_hessians_equal_dense_ones_of_jax(name: str) -> None:
     energy = ENERGIES[name]
     expected = np.asarray(jax.hessian(lambda x: energy(jnp, x))(jnp.asarray(X)))
@@ -357,6 +357,7 @@ def test_a_program_keeps_few_patterns() -> None:
     assert 0 < len(plans) <= 8
 
 
+@pytest.mark.slow
 def test_a_program_forgets_captured_values_of_long_ago() -> None:
     gc.collect()
     before = {id(each) for each in gc.get_objects() if isinstance(each, _Kept)}
@@ -452,6 +453,7 @@ def test_minimize_takes_sparse_hessians() -> None:
     np.testing.assert_allclose(found.x, 1.0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_jacobian_of_a_product_is_its_matrix() -> None:
     matrix, rows = np.random.default_rng(2).normal(size=(20, 20)), np.random.default_rng(3).normal(size=(5, 20))
     program = fxgrad.make_program(lambda x: fxgrad.jacobian(lambda x: matrix @ x, sparse=True)(x).data)(np.ones(20))
