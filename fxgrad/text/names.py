@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import keyword
 import re
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from fxgrad.extend import (
@@ -342,7 +343,8 @@ def returned_names(program: Program, sources: Sources) -> Iterator[tuple[Variabl
         line = run[-1].source
         found = [var for equation in run for var in equation.outputs if var in used][-1:]
         if line is not None and found and not _goes_on(runs, number, sources):
-            yield from _name_where_assigned(found[0], None, line, sources)
+            yield from _name_where_assigned(found[0], None, line, sources,
+                                            functools.partial(_goes_on, runs, number, sources))
 
 
 def _runs(equations: Sequence[Equation]) -> list[list[Equation]]:
@@ -370,9 +372,12 @@ def _runs(equations: Sequence[Equation]) -> list[list[Equation]]:
     return runs
 
 
-def _goes_on(runs: Sequence[list[Equation]], number: int, sources: Sources) -> bool:
-    """Return whether the value of a run is only the operand of another in a chain of calls: of `(x * 2).astype(t)`."""
-    source = runs[number][-1].source
+def _goes_on(runs: Sequence[list[Equation]], number: int, sources: Sources, line: Source | None = None) -> bool:
+    """Return whether the value of a run is only the operand of another in a chain of calls: of `(x * 2).astype(t)`.
+
+    `line` is the expression that has the value, by default that of the run.
+    """
+    source = runs[number][-1].source if line is None else line
     whole = None if source is None else sources.chain(source)
     if source is None or whole is None:
         return False
@@ -405,8 +410,11 @@ def _is_inside(span: Span, whole: Span) -> bool:
 
 
 def _name_where_assigned(var: Variable, path: str | None, source: Source, sources: Sources,
-                         ) -> Iterator[tuple[Variable, str, Source]]:
-    """Yield the name of a value where a line assigns it: `source`, if it has the value at `path`, or one around it."""
+                         goes_on: Callable[[Source], bool] | None = None) -> Iterator[tuple[Variable, str, Source]]:
+    """Yield the name of a value where a line assigns it: `source`, if it has the value at `path`, or one around it.
+
+    `goes_on` tells whether an expression in a chain of calls is only the operand of another; it may be unknown.
+    """
     around = [source._replace(code=code, instruction=instruction) for code, instruction in source.callers]
     for line in around if path is None else [source, *around]:
         if path is None or line is not source:
@@ -415,8 +423,8 @@ def _name_where_assigned(var: Variable, path: str | None, source: Source, source
                 return
             path = inner + (path or "")
         assigned, source = sources.targets(line), line
-        if sources.chain(line) not in (None, sources.span(line)):
-            return  # the call's result may be changed further
+        if sources.chain(line) not in (None, sources.span(line)) and (goes_on is None or goes_on(line)):
+            return
         if assigned is not None and assigned.is_call and assigned.operation in _CALLS_OF_FUNCTIONS:
             return
         if assigned is not None:

@@ -272,15 +272,18 @@ def test_calls_that_return_their_operand_give_it_the_name() -> None:
         for _ in range(2):
             g = (g + 1.0).astype("float64")
         h = normalized(g * 2.0).astype(np.float64)
-        return h * 2.0
+        k = normalized(h + 1.0).reshape(3, 1)
+        return k * 2.0
 
     values = [np.sin(X), 2.0 * np.sin(X)]
     values += [np.cos(values[-1])]
     values += [np.exp(values[-1])[:, None], 2.0 * np.exp(values[-1])]
     values += [4.0 * values[-1][::-1] * 1.5]
     values += [values[-1] / np.sum(values[-1])]
-    values += [values[-1] + 1.0, values[-1] + 2.0]
-    paths = ["a#0", "a#1", "b", "c", "d", "e", "g#0", "g#1", "g#2"]
+    values += [values[-1] + 1.0, values[-1] + 2.0]  # the rounds of a loop
+    values += [values[-1] / np.sum(values[-1])]
+    values += [((values[-1] + 1.0) / np.sum(values[-1] + 1.0))[:, None]]
+    paths = ["a#0", "a#1", "b", "c", "d", "e", "g#0", "g#1", "g#2", "h", "k"]
     found = fxgrad.capture(f, *paths)(X)[1]
     for path, expected in zip(paths, values, strict=True):
         np.testing.assert_allclose(found[path], expected, rtol=1e-14)
