@@ -26,11 +26,12 @@ def shifted_jacobian(function: Callable[[Any], Any], at: Any, scale: Any, sparse
     With `sparse`, which is as in `fxgrad.jacobian`, J is computed from as few products as its pattern allows. If a
     reordering of the rows and columns makes a narrow band of the pattern, the system is solved within the band, without
     exchanges of rows between blocks of the band's width; else as a dense matrix. All is differentiable, to any order.
+    With `sparse`, `at` must be traced.
     """
     size = at.shape[0]
     if not size:
         return lambda b: b
-    if sparse is False or sparse is None:
+    if sparse is False:
         return _solve_dense(fnp.eye(size, dtype=at.dtype) - scale * jacobian(function)(at))
     matrix = jacobian(function, sparse=sparse)(at)
     entries, (rows, columns) = matrix.data, np.asarray(matrix.indices).T

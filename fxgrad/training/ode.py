@@ -14,19 +14,21 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.closures import closure_convert
 from fxgrad.engine.api.custom import custom_vjp
+from fxgrad.engine.api.jacobians import jacobian
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import vjp
+from fxgrad.engine.api.sparse_derivatives import given_pattern
 from fxgrad.engine.frontend.operands import as_array_operand
 from fxgrad.engine.higher_order.series import solution_program
 from fxgrad.engine.ops.strong import strong_mul
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line, function_name
-from fxgrad.errors import ArgumentError, ShapeError, TreeError
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
 from fxgrad.flatten_util import ravel_pytree
 from fxgrad.lax import complex as complex_of
 from fxgrad.lax.bodies import trace_body
 from fxgrad.lax.loops import scan, while_loop
-from fxgrad.training.rosenbrock import rosenbrock_step, rosenbrock_value
+from fxgrad.training.rosenbrock import rosenbrock_step, rosenbrock_value, weighted_sum
 
 __all__ = ["odeint"]
 
@@ -87,11 +89,13 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
         times = _check_times(t)
         _check_options(adjoint, method, order, sparse)
         start, unpack = _pack(y0)
+        if method == "rosenbrock" and start.dtype not in (dtypes.float32, dtypes.float64):
+            raise DTypeError(at_user_line(
+                f"odeint: method='rosenbrock' solves linear systems, and y0 has the dtype {start.dtype}; float32 or "
+                "float64 is needed. Write y0.astype('float32')"))
         controls = (rtol, atol, mxstep, hmax)
         # The equation that the continuous adjoint solves is another one, with a pattern of its own.
-        solve_steps, solve_back = (
-            (functools.partial(_solve_by_series, order),) * 2 if method == "taylor" else
-            (functools.partial(_solve_adaptive, _scheme_of(method, given)) for given in (sparse, False)))
+        solve_steps, solve_back = (_steps_of(method, order, each) for each in (sparse, False))
 
         def field(state: Any, time: Any, *given: Any) -> Any:
             y = unpack(state)
@@ -99,8 +103,13 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
             _check_match(func, y, slope)
             return _pack(slope)[0].astype(state.dtype)
 
+        def given_field(state: Any, time: Any) -> Any:
+            return field(state, time, *args)
+
+        if sparse is not True and sparse is not False and start.size:
+            _check_pattern(given_field, start, times[0], sparse)
         if adjoint == "discrete" or (adjoint is None and method == "rosenbrock"):
-            states = solve_steps(lambda state, time: field(state, time, *args), start, times, controls)
+            states = solve_steps(given_field, start, times, controls)
         else:
             converted, captured = closure_convert(field, start, times[0], *args)
             states = _with_adjoint(converted, controls, solve_steps, solve_back)(start, times, (*args, *captured))
@@ -122,10 +131,18 @@ def _check_options(adjoint: Any, method: Any, order: Any, sparse: Any) -> None:
             "pass method='rosenbrock'"))
 
 
-def _scheme_of(method: str, sparse: Any) -> Scheme:
-    if method == "runge-kutta":
-        return Scheme(_runge_kutta_step, _runge_kutta_value, 2)
-    return Scheme(functools.partial(_rosenbrock_step, sparse), _rosenbrock_value, 3)
+def _check_pattern(field: Field, start: Any, time: Any, sparse: Any) -> None:
+    """Raise `ArgumentError` if a pattern has another shape, or lacks an entry that is known at the start."""
+    given_pattern("odeint", sparse, (start.size, start.size))
+    jacobian(lambda state: field(state, time), sparse=sparse)(start)
+
+
+def _steps_of(method: str, order: int, sparse: Any) -> Callable[..., Any]:
+    if method == "taylor":
+        return functools.partial(_solve_by_series, order)
+    scheme = Scheme(_runge_kutta_step, _runge_kutta_value, 2) if method == "runge-kutta" else Scheme(
+        functools.partial(_rosenbrock_step, sparse), _rosenbrock_value, 3)
+    return functools.partial(_solve_adaptive, scheme)
 
 
 def _check_times(t: Any) -> Any:
@@ -243,8 +260,7 @@ def _solve_adaptive(scheme: Scheme, field: Field, start: Any, times: Any, contro
 
 def _sum(weights: Sequence[float], stages: Sequence[Any], size: Any) -> Any:
     """Return size · Σ weight · stage, in the dtype of the stages."""
-    terms = [weight * stage for weight, stage in zip(weights, stages, strict=True) if weight]
-    return fnp.asarray(size).astype(stages[0].dtype) * sum(terms[1:], terms[0])
+    return fnp.asarray(size).astype(stages[0].dtype) * weighted_sum(weights, stages)
 
 
 def _norm(x: Any) -> Any:

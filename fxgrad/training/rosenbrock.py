@@ -55,15 +55,16 @@ def rosenbrock_step(field: Callable[[Any, Any], Any], sparse: Any, state: Any, s
     moved = state
     for node, time_weight, weights, couplings in zip(NODES, TIME_WEIGHTS, STAGES, COUPLINGS, strict=True):
         if stages:
-            moved = state + _sum(weights, stages)
+            moved = state + weighted_sum(weights, stages)
             slope = field(moved, time + node * size)
         right = length * (slope + time_weight * drift if time_weight else slope)
-        stages.append(solve(GAMMA * (right + _sum(couplings, stages) if couplings else right)))
-    return moved + stages[-1], stages[-1], tuple(_sum(weights, stages) for weights in INNER)
+        stages.append(solve(GAMMA * (right + weighted_sum(couplings, stages) if couplings else right)))
+    return moved + stages[-1], stages[-1], tuple(weighted_sum(weights, stages) for weights in INNER)
 
 
-def _sum(weights: Sequence[float], stages: Sequence[Any]) -> Any:
-    terms = [weight * stage for weight, stage in zip(weights, stages, strict=True)]
+def weighted_sum(weights: Sequence[float], stages: Sequence[Any]) -> Any:
+    """Return Σ weight · stage, without the stages of weight 0."""
+    terms = [weight * stage for weight, stage in zip(weights, stages, strict=True) if weight]
     return sum(terms[1:], terms[0])
 
 
