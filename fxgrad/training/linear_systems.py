@@ -10,9 +10,11 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine.api.jacobians import jacobian
 from fxgrad.engine.api.residuals import stop_gradient
+from fxgrad.engine.api.reverse import linear_transpose
 from fxgrad.engine.ops.factorizations import lu
 from fxgrad.engine.ops.triangular import lu_solve
 from fxgrad.lax.linalg import tridiagonal_solve
+from fxgrad.lax.solves import custom_linear_solve
 
 Solve = Callable[[Any], Any]
 
@@ -92,11 +94,18 @@ def _solve_blocks(entries: Any, rows: Any, columns: Any, size: int, scale: Any, 
     blocks = columns // width - rows // width + 1, rows // width, rows % width, columns % width
     shape = (3, count, width, width)
     low, middle, high = -scale * _place(entries, np.ravel_multi_index(blocks, shape), shape)
-    solve = _reduce_cyclically(low, fnp.eye(width, dtype=entries.dtype) + middle, high)
+    middle = fnp.eye(width, dtype=entries.dtype) + middle
+    factored = _reduce_cyclically(*(stop_gradient(each) for each in (low, middle, high)))
+
+    def multiply(x: Any) -> Any:
+        end = fnp.zeros((1, width, 1), x.dtype)
+        return low @ fnp.concatenate([end, x[:-1]]) + middle @ x + high @ fnp.concatenate([x[1:], end])
 
     def solve_padded(b: Any) -> Any:
-        padded = fnp.concatenate([b, fnp.zeros(count * width - size, b.dtype)])
-        return solve(padded.reshape(count, width, 1)).reshape(count * width)[:size]
+        padded = fnp.concatenate([b, fnp.zeros(count * width - size, b.dtype)]).reshape(count, width, 1)
+        x = custom_linear_solve(multiply, padded, lambda _, b: factored(b),
+                                lambda _, b: linear_transpose(factored, b)(b)[0])
+        return x.reshape(count * width)[:size]
     return solve_padded
 
 
