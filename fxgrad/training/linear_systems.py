@@ -21,6 +21,9 @@ Solve = Callable[[Any], Any]
 NARROW = 6
 """How many times the width of the band must fit into the matrix for the band to be faster than the dense matrix."""
 
+SMALL = 64
+"""The number of rows up to which a band is solved as a dense matrix: one operation, which is compiled faster too."""
+
 
 def shifted_jacobian(function: Callable[[Any], Any], at: Any, scale: Any, sparse: Any) -> Solve:
     """Return the function that solves (I - scale J) x = b, where J is the Jacobian of `function` at the vector `at`.
@@ -109,16 +112,27 @@ def _solve_blocks(entries: Any, rows: Any, columns: Any, size: int, scale: Any, 
     return solve_padded
 
 
+def _join_blocks(low: Any, middle: Any, high: Any) -> Any:
+    """Return a block tridiagonal matrix as a dense one."""
+    count, width, _ = middle.shape
+    blocks = np.zeros((3, count, width, width), bool)
+    blocks[0, 1:] = blocks[1] = blocks[2, :-1] = True
+    side, row, inner_row, inner_column = np.nonzero(blocks)
+    places = (row * width + inner_row) * count * width + (row + side - 1) * width + inner_column
+    entries = fnp.concatenate([low[1:].ravel(), middle.ravel(), high[:-1].ravel()])
+    return _place(entries, places, (count * width, count * width))
+
+
 def _reduce_cyclically(low: Any, middle: Any, high: Any) -> Solve:
     """Return the solver with a block tridiagonal matrix, by eliminating every other block at once.
 
-    Block cyclic reduction: Golub and Van Loan, Matrix Computations, 4.5.4. It has as many stages as the number of
-    blocks has binary digits, in place of one after another for each block.
+    Block cyclic reduction: Golub and Van Loan, Matrix Computations, 4.5.4. Each stage halves the number of blocks,
+    until the rest is small.
     """
     count, width, _ = middle.shape
-    if count == 1:
-        inverse = fnp.linalg.inv(middle)
-        return lambda b: inverse @ b
+    if count == 1 or count * width <= SMALL:
+        dense = _solve_dense(_join_blocks(low, middle, high))
+        return lambda b: dense(b.reshape(count * width)).reshape(b.shape)
     if count % 2 == 0:  # the last block of an odd number has an even index
         zero, one = fnp.zeros((1, width, width), middle.dtype), fnp.eye(width, dtype=middle.dtype)[None]
         solve = _reduce_cyclically(*(fnp.concatenate([each, end]) for each, end in (

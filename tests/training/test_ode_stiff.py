@@ -161,7 +161,7 @@ def test_derivatives_of_robertson_are_its_sensitivities():
 @pytest.mark.slow
 @pytest.mark.parametrize("sparse", [False, True])
 def test_gradients_of_a_brusselator_are_differences(sparse):
-    y0, direction = brusselator_start(24), np.cos(np.arange(48.0))
+    y0, direction = brusselator_start(40), np.cos(np.arange(80.0))
 
     def loss(y, diffusion):
         return fnp.sum(odeint(brusselator, y, np.array([0.0, 1.0]), diffusion, rtol=1e-10, atol=1e-10,
@@ -234,10 +234,10 @@ def banded(size: int, width: int, seed: int) -> Any:
     return np.triu(np.tril(rng.normal(size=(size, size)), width), -width)[order][:, order]
 
 
-@pytest.mark.parametrize("size", [1, 2, 13, 24, 32, 61])
+@pytest.mark.parametrize("size", [1, 2, 13, 61, 70, 130, 203, 333])
 @pytest.mark.parametrize("width", [0, 1, 2, 5])
 def test_systems_are_solved_in_their_band(size, width):
-    """Tridiagonal ones, any number of blocks, and those whose band is too wide, with their derivatives."""
+    """Tridiagonal ones, any number of blocks, and those that are small or too wide, with their derivatives."""
     matrix = banded(size, width, size) / (2 * width + 1)
     b = np.cos(np.arange(float(size)))
 
@@ -246,9 +246,9 @@ def test_systems_are_solved_in_their_band(size, width):
             lambda y: matrix @ fnp.sin(y), y, scale, sparse)(b))), (0, 1, 2)))(0.7, b, 0.1 * b)
 
     program = solve(True)
-    whole = [equation for equation in program.equations
-             if equation.primitive.name == "lu_solve" and equation.inputs[0].aval.shape == (size, size)]
-    assert bool(whole) == (6 * min(width, size - 1) > size)
+    largest = max((equation.inputs[0].aval.shape[-1] for equation in program.equations
+                   if equation.primitive.name == "lu"), default=0)
+    assert largest == size if 6 * min(width, size - 1) > size else largest <= (64 if width > 1 else 0)
     found, expected = program(0.7, b, 0.1 * b), solve(False)(0.7, b, 0.1 * b)
     for one, other in zip(fxgrad.tree.leaves(found), fxgrad.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
