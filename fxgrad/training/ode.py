@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,18 +14,21 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.closures import closure_convert
 from fxgrad.engine.api.custom import custom_vjp
+from fxgrad.engine.api.jacobians import jacobian
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import vjp
+from fxgrad.engine.api.sparse_derivatives import given_pattern
 from fxgrad.engine.frontend.operands import as_array_operand
 from fxgrad.engine.higher_order.series import solution_program
 from fxgrad.engine.ops.strong import strong_mul
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line, function_name
-from fxgrad.errors import ArgumentError, ShapeError, TreeError
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
 from fxgrad.flatten_util import ravel_pytree
 from fxgrad.lax import complex as complex_of
 from fxgrad.lax.bodies import trace_body
 from fxgrad.lax.loops import scan, while_loop
+from fxgrad.training.rosenbrock import rosenbrock_step, rosenbrock_value, weighted_sum
 
 __all__ = ["odeint"]
 
@@ -45,8 +48,8 @@ SAFETY, GROWTH, SHRINKAGE = 0.9, 10.0, 0.2
 
 
 def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol: float = 1.4e-8,
-           mxstep: float = math.inf, hmax: float = math.inf, adjoint: str = "continuous",
-           method: str = "runge-kutta", order: int = 12) -> Any:
+           mxstep: float = math.inf, hmax: float = math.inf, adjoint: str | None = None,
+           method: str = "runge-kutta", order: int = 12, sparse: Any = False) -> Any:
     """Return the solution of dy/dt = func(y, t, *args) with y = y0 at t[0], at each of the times `t`.
 
     The arguments are those of `jax.experimental.ode.odeint`. `y0` is an array or a container, and `func` returns one
@@ -84,15 +87,15 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
     @transformation("odeint", func)
     def solve(y0: Any, t: Any, *args: Any) -> Any:
         times = _check_times(t)
-        if adjoint not in ("continuous", "discrete"):
-            raise ArgumentError(at_user_line(f"odeint: adjoint is {adjoint!r}; it is 'continuous' or 'discrete'"))
-        if method not in ("runge-kutta", "taylor"):
-            raise ArgumentError(at_user_line(f"odeint: method is {method!r}; it is 'runge-kutta' or 'taylor'"))
-        if isinstance(order, bool) or not isinstance(order, int) or order < 2:
-            raise ArgumentError(at_user_line(f"odeint: order is {order!r}, where an integer of at least 2 is needed"))
+        _check_options(adjoint, method, order, sparse)
         start, unpack = _pack(y0)
+        if method == "rosenbrock" and start.dtype not in (dtypes.float32, dtypes.float64):
+            raise DTypeError(at_user_line(
+                f"odeint: method='rosenbrock' solves linear systems, and y0 has the dtype {start.dtype}; float32 or "
+                "float64 is needed. Write y0.astype('float32')"))
         controls = (rtol, atol, mxstep, hmax)
-        solve_steps = _solve_adaptive if method == "runge-kutta" else functools.partial(_solve_by_series, order)
+        # The equation that the continuous adjoint solves is another one, with a pattern of its own.
+        solve_steps, solve_back = (_steps_of(method, order, each) for each in (sparse, False))
 
         def field(state: Any, time: Any, *given: Any) -> Any:
             y = unpack(state)
@@ -100,13 +103,46 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
             _check_match(func, y, slope)
             return _pack(slope)[0].astype(state.dtype)
 
-        if adjoint == "discrete":
-            states = solve_steps(lambda state, time: field(state, time, *args), start, times, controls)
+        def given_field(state: Any, time: Any) -> Any:
+            return field(state, time, *args)
+
+        if sparse is not True and sparse is not False and start.size:
+            _check_pattern(given_field, start, times[0], sparse)
+        if adjoint == "discrete" or (adjoint is None and method == "rosenbrock"):
+            states = solve_steps(given_field, start, times, controls)
         else:
             converted, captured = closure_convert(field, start, times[0], *args)
-            states = _with_adjoint(converted, controls, solve_steps)(start, times, (*args, *captured))
+            states = _with_adjoint(converted, controls, solve_steps, solve_back)(start, times, (*args, *captured))
         return scan(lambda _, state: (None, unpack(state)), None, states)[1]
     return solve(y0, t, *args)
+
+
+def _check_options(adjoint: Any, method: Any, order: Any, sparse: Any) -> None:
+    if adjoint not in (None, "continuous", "discrete"):
+        raise ArgumentError(at_user_line(f"odeint: adjoint is {adjoint!r}; it is 'continuous' or 'discrete'"))
+    if method not in ("runge-kutta", "taylor", "rosenbrock"):
+        raise ArgumentError(at_user_line(
+            f"odeint: method is {method!r}; it is 'runge-kutta', 'taylor', or 'rosenbrock' for stiff equations"))
+    if isinstance(order, bool) or not isinstance(order, int) or order < 2:
+        raise ArgumentError(at_user_line(f"odeint: order is {order!r}, where an integer of at least 2 is needed"))
+    if method != "rosenbrock" and sparse is not False:
+        raise ArgumentError(at_user_line(
+            f"odeint: sparse is for the matrices of method='rosenbrock', and method is {method!r}. Leave it out, or "
+            "pass method='rosenbrock'"))
+
+
+def _check_pattern(field: Field, start: Any, time: Any, sparse: Any) -> None:
+    """Raise `ArgumentError` if a pattern has another shape, or lacks an entry that is known at the start."""
+    given_pattern("odeint", sparse, (start.size, start.size))
+    jacobian(lambda state: field(state, time), sparse=sparse)(start)
+
+
+def _steps_of(method: str, order: int, sparse: Any) -> Callable[..., Any]:
+    if method == "taylor":
+        return functools.partial(_solve_by_series, order)
+    scheme = Scheme(_runge_kutta_step, _runge_kutta_value, 2) if method == "runge-kutta" else Scheme(
+        functools.partial(_rosenbrock_step, sparse), _rosenbrock_value, 3)
+    return functools.partial(_solve_adaptive, scheme)
 
 
 def _check_times(t: Any) -> Any:
@@ -155,7 +191,34 @@ def _check_match(func: Field, y: Any, slope: Any) -> None:
 # --- steps ----------------------------------------------------------------------------------------------------------
 
 
-def _solve_adaptive(field: Field, start: Any, times: Any, controls: Sequence[Any]) -> Any:
+def _runge_kutta_step(field: Field, state: Any, slope: Any, time: Any, size: Any) -> tuple[Any, Any, Any, Any]:
+    stages = [slope]  # the seven slopes of a step
+    for node, weights in zip(NODES, STAGES, strict=True):
+        stages.append(field(state + _sum(weights, stages, size), time + node * size))
+    moved = state + _sum(STAGES[-1], stages[:-1], size)
+    return moved, stages[-1], _sum(ERROR, stages, size), (slope, state + _sum(MIDDLE, stages, 0.5 * size))
+
+
+def _rosenbrock_step(sparse: Any, field: Field, state: Any, slope: Any, time: Any, size: Any,
+                     ) -> tuple[Any, Any, Any, Any]:
+    moved, error, inner = rosenbrock_step(field, sparse, state, slope, time, size)
+    return moved, field(moved, time + size), error, inner
+
+
+class Scheme(NamedTuple):
+    """Steps of order 5 with an error of order 4.
+
+    `step(field, state, slope, time, size)` returns the state and the slope after the step, the error, and arrays for
+    `interpolate(low, high, end_slope, inner, x, size)`, the solution at the fraction `x` of the step; `count` is the
+    number of these arrays.
+    """
+
+    step: Callable[..., tuple[Any, Any, Any, Any]]
+    interpolate: Callable[..., Any]
+    count: int
+
+
+def _solve_adaptive(scheme: Scheme, field: Field, start: Any, times: Any, controls: Sequence[Any]) -> Any:
     """Return the states at the times, shape (n, size), by steps whose sizes have no derivative."""
     rtol, atol, mxstep, hmax = controls
     last, dtype = stop_gradient(times[-1]), start.dtype
@@ -163,18 +226,13 @@ def _solve_adaptive(field: Field, start: Any, times: Any, controls: Sequence[Any
     def advance(carry: Any) -> Any:
         count, (state, slope, time, size), before = carry
         size = fnp.minimum(size, last - stop_gradient(time))
-        # The seven slopes of a step.
-        stages = [slope]
-        for node, weights in zip(NODES, STAGES, strict=True):
-            stages.append(field(state + _sum(weights, stages, size), time + node * size))
-        moved = state + _sum(STAGES[-1], stages[:-1], size)
+        moved, end_slope, error, inner = scheme.step(field, state, slope, time, size)
         error, limit = (stop_gradient(value) for value in (
-            _sum(ERROR, stages, size), atol + rtol * fnp.maximum(fnp.abs(state), fnp.abs(moved))))
+            error, atol + rtol * fnp.maximum(fnp.abs(state), fnp.abs(moved))))
         ratio = _norm(error / limit) if start.size else fnp.asarray(0.0, dtype)
         accepted = ratio <= 1.0
         following = _next_size(size, ratio, hmax)
-        middle = state + _sum(MIDDLE, stages, 0.5 * size)
-        new = (moved, stages[-1], time + size, following), (state, slope, middle, time)
+        new = (moved, end_slope, time + size, following), (state, inner, time)
         old = (state, slope, time, following), before
         return count + 1, *tree.map(lambda one, other: fnp.where(accepted, one, other), new, old)
 
@@ -185,7 +243,7 @@ def _solve_adaptive(field: Field, start: Any, times: Any, controls: Sequence[Any
             return on if mxstep == math.inf else on & (count < mxstep)
 
         _, now, before = while_loop(goes_on, advance, (np.int64(0), *carry))
-        state = _interpolate(before, now, target).astype(dtype)
+        state = _interpolate(scheme, before, now, target).astype(dtype)
         reached = now[2] >= target
         # Values that depend on a state that was not reached have NaN derivatives, not 0. The product is strong: an
         # unreached state that nothing depends on adds no NaN to a gradient.
@@ -194,15 +252,15 @@ def _solve_adaptive(field: Field, start: Any, times: Any, controls: Sequence[Any
 
     slope = field(start, times[0])
     size = stop_gradient(_first_size(field, start, slope, times[0], controls)).astype(times.dtype)
-    carry = (start, slope, times[0], fnp.minimum(size, hmax).astype(times.dtype)), (start, slope, start, times[0])
+    carry = (start, slope, times[0], fnp.minimum(size, hmax).astype(times.dtype)), (
+        start, (start,) * scheme.count, times[0])
     _, states = scan(reach, carry, times[1:])
     return fnp.concatenate([start[None], states])
 
 
 def _sum(weights: Sequence[float], stages: Sequence[Any], size: Any) -> Any:
     """Return size · Σ weight · stage, in the dtype of the stages."""
-    terms = [weight * stage for weight, stage in zip(weights, stages, strict=True) if weight]
-    return fnp.asarray(size).astype(stages[0].dtype) * sum(terms[1:], terms[0])
+    return fnp.asarray(size).astype(stages[0].dtype) * weighted_sum(weights, stages)
 
 
 def _norm(x: Any) -> Any:
@@ -234,17 +292,26 @@ def _first_size(field: Field, state: Any, slope: Any, time: Any, controls: Seque
     return fnp.minimum(100.0 * trial, size)
 
 
-def _interpolate(before: Any, now: Any, target: Any) -> Any:
-    """Return the state at `target`, by the quartic through the states, slopes and middle of the last step."""
-    (low, slope, middle, start), (high, end_slope, end, _) = before, now
+def _interpolate(scheme: Scheme, before: Any, now: Any, target: Any) -> Any:
+    """Return the state at `target`, within the last step."""
+    (low, inner, start), (high, end_slope, end, _) = before, now
     size = end - start
     x = ((target - start) / fnp.where(size == 0, 1, size)).astype(low.dtype)
-    size = size.astype(low.dtype)
+    return scheme.interpolate(low, high, end_slope, inner, x, size.astype(low.dtype))
+
+
+def _runge_kutta_value(low: Any, high: Any, end_slope: Any, inner: Any, x: Any, size: Any) -> Any:
+    """Return the value at `x` of the quartic through the states, slopes and middle of a step."""
+    slope, middle = inner
     first, last = size * slope, size * end_slope
     quartic = 2.0 * (last - first) - 8.0 * (high + low) + 16.0 * middle
     cubic = 5.0 * first - 3.0 * last + 18.0 * low + 14.0 * high - 32.0 * middle
     square = last - 4.0 * first - 11.0 * low - 5.0 * high + 16.0 * middle
     return low + x * (first + x * (square + x * (cubic + x * quartic)))
+
+
+def _rosenbrock_value(low: Any, high: Any, _: Any, inner: Any, x: Any, __: Any) -> Any:
+    return rosenbrock_value(low, high, inner, x)
 
 
 # --- steps by series -------------------------------------------------------------------------------------------------
@@ -297,7 +364,7 @@ def _solve_by_series(order: int, field: Field, start: Any, times: Any, controls:
 
 
 def _with_adjoint(field: Field, controls: Sequence[Any], solve_steps: Callable[..., Any],
-                  ) -> Callable[[Any, Any, Any], Any]:
+                  solve_back: Callable[..., Any]) -> Callable[[Any, Any, Any], Any]:
     """Return the solution as a function of first state, times and arguments, with its adjoint as gradient."""
     def odeint_with_the_continuous_adjoint(start: Any, times: Any, args: Any) -> Any:  # the name in messages
         return solve_steps(lambda state, time: field(state, time, *args), start, times, controls)
@@ -318,7 +385,7 @@ def _with_adjoint(field: Field, controls: Sequence[Any], solve_steps: Callable[.
 
         parameters = [as_array_operand(leaf) for moves, leaf in zip(moving, leaves, strict=True) if moves]
         d_state, d_times, d_found = _solve_backwards(dynamics, parameters, states, times, cotangents, controls,
-                                                       solve_steps)
+                                                     solve_back)
         found = iter(d_found)
         return d_state, d_times, tree.unflatten(structure, [
             next(found).astype(fnp.result_type(leaf)) if moves else None for moves, leaf in

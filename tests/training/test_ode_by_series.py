@@ -75,7 +75,8 @@ def test_a_solution_that_blows_up_ends_in_nans():
 
 
 @pytest.mark.parametrize(("options", "text"), [
-    ({"method": "euler"}, "odeint: method is 'euler'; it is 'runge-kutta' or 'taylor'"),
+    ({"method": "euler"},
+     "odeint: method is 'euler'; it is 'runge-kutta', 'taylor', or 'rosenbrock' for stiff equations"),
     ({"method": "taylor", "order": 1}, "odeint: order is 1, where an integer of at least 2 is needed"),
     ({"method": "taylor", "order": 4.0}, "odeint: order is 4.0, where an integer of at least 2 is needed")])
 def test_wrong_methods_and_orders_are_refused(options, text):

@@ -1,0 +1,155 @@
+"""Linear systems with I - s J for the Jacobian J of a function: dense, or by the narrow band of a sparse J."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad import numpy as fnp
+from fxgrad.engine.api.jacobians import jacobian
+from fxgrad.engine.api.residuals import stop_gradient
+from fxgrad.engine.api.reverse import linear_transpose
+from fxgrad.engine.ops.factorizations import lu
+from fxgrad.engine.ops.triangular import lu_solve
+from fxgrad.lax.linalg import tridiagonal_solve
+from fxgrad.lax.solves import custom_linear_solve
+
+Solve = Callable[[Any], Any]
+
+NARROW = 6
+"""How many times the width of the band must fit into the matrix for the band to be faster than the dense matrix."""
+
+SMALL = 64
+"""The number of rows up to which a band is solved as a dense matrix: one operation, which is compiled faster too."""
+
+
+def shifted_jacobian(function: Callable[[Any], Any], at: Any, scale: Any, sparse: Any) -> Solve:
+    """Return the function that solves (I - scale J) x = b, where J is the Jacobian of `function` at the vector `at`.
+
+    With `sparse`, which is as in `fxgrad.jacobian`, J is computed from as few products as its pattern allows. If a
+    reordering of the rows and columns makes a narrow band of the pattern, the system is solved within the band, without
+    exchanges of rows between blocks of the band's width; else as a dense matrix. All is differentiable, to any order.
+    With `sparse`, `at` must be traced.
+    """
+    size = at.shape[0]
+    if not size:
+        return lambda b: b
+    if sparse is False:
+        return _solve_dense(fnp.eye(size, dtype=at.dtype) - scale * jacobian(function)(at))
+    matrix = jacobian(function, sparse=sparse)(at)
+    entries, (rows, columns) = matrix.data, np.asarray(matrix.indices).T
+    band = _find_band(rows, columns, size)
+    if NARROW * band.width > size:
+        dense = _place(entries, rows * size + columns, (size, size))
+        return _solve_dense(fnp.eye(size, dtype=at.dtype) - scale * dense)
+    rows, columns = band.places[rows], band.places[columns]
+    solve = _solve_tridiagonal if band.width <= 1 else _solve_blocks
+    inner = solve(entries, rows, columns, size, scale, max(band.width, 1))
+    return lambda b: inner(b[band.order])[band.places]
+
+
+def _solve_dense(matrix: Any) -> Solve:
+    """Return the solver with a dense matrix, which is factored once, for all derivatives too."""
+    factors, _, permutation = lu(stop_gradient(matrix))
+    return lambda b: lu_solve(matrix, factors, permutation, b[:, None])[:, 0]
+
+
+class Band(NamedTuple):
+    """An order of the rows and columns, the place of each in it, and the distance of entries from the diagonal."""
+
+    order: Any
+    places: Any
+    width: int
+
+
+def _find_band(rows: Any, columns: Any, size: int) -> Band:
+    """Return the order with the narrower band: the given one, or that of Cuthill and McKee (1969), reversed."""
+    from scipy import sparse
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+    pattern = sparse.csr_array((np.ones(len(rows), np.int8), (rows, columns)), shape=(size, size))
+    bands = []
+    for order in (np.arange(size), reverse_cuthill_mckee(sparse.csr_array(pattern + pattern.T), symmetric_mode=True)):
+        places = np.empty(size, np.int64)
+        places[order] = np.arange(size)
+        width = int(np.abs(places[rows] - places[columns]).max(initial=0))
+        bands.append(Band(order.astype(np.int64), places, width))
+    return min(bands, key=lambda band: band.width)
+
+
+def _place(entries: Any, at: Any, shape: tuple[int, ...]) -> Any:
+    """Return an array of this shape with the entries at these places of the flat array, and zeros elsewhere."""
+    sources = np.full(int(np.prod(shape)), len(at), np.int64)
+    sources[at] = np.arange(len(at))
+    return fnp.concatenate([entries, fnp.zeros(1, entries.dtype)])[sources].reshape(shape)
+
+
+def _solve_tridiagonal(entries: Any, rows: Any, columns: Any, size: int, scale: Any, _: int) -> Solve:
+    diagonals = scale * _place(entries, (columns - rows + 1) * size + rows, (3, size))
+    low, middle, high = -diagonals[0], 1.0 - diagonals[1], -diagonals[2]
+    return lambda b: tridiagonal_solve(low, middle, high, b[:, None])[:, 0]
+
+
+def _solve_blocks(entries: Any, rows: Any, columns: Any, size: int, scale: Any, width: int) -> Solve:
+    """Return the solver with a matrix of square blocks of size `width`, on three diagonals of blocks."""
+    count = -(-size // width)
+    blocks = columns // width - rows // width + 1, rows // width, rows % width, columns % width
+    shape = (3, count, width, width)
+    low, middle, high = -scale * _place(entries, np.ravel_multi_index(blocks, shape), shape)
+    middle = fnp.eye(width, dtype=entries.dtype) + middle
+    factored = _reduce_cyclically(*(stop_gradient(each) for each in (low, middle, high)))
+
+    def multiply(x: Any) -> Any:
+        end = fnp.zeros((1, width, 1), x.dtype)
+        return low @ fnp.concatenate([end, x[:-1]]) + middle @ x + high @ fnp.concatenate([x[1:], end])
+
+    def solve_padded(b: Any) -> Any:
+        padded = fnp.concatenate([b, fnp.zeros(count * width - size, b.dtype)]).reshape(count, width, 1)
+        x = custom_linear_solve(multiply, padded, lambda _, b: factored(b),
+                                lambda _, b: linear_transpose(factored, b)(b)[0])
+        return x.reshape(count * width)[:size]
+    return solve_padded
+
+
+def _join_blocks(low: Any, middle: Any, high: Any) -> Any:
+    """Return a block tridiagonal matrix as a dense one."""
+    count, width, _ = middle.shape
+    blocks = np.zeros((3, count, width, width), bool)
+    blocks[0, 1:] = blocks[1] = blocks[2, :-1] = True
+    side, row, inner_row, inner_column = np.nonzero(blocks)
+    places = (row * width + inner_row) * count * width + (row + side - 1) * width + inner_column
+    entries = fnp.concatenate([low[1:].ravel(), middle.ravel(), high[:-1].ravel()])
+    return _place(entries, places, (count * width, count * width))
+
+
+def _reduce_cyclically(low: Any, middle: Any, high: Any) -> Solve:
+    """Return the solver with a block tridiagonal matrix, by eliminating every other block at once.
+
+    Block cyclic reduction: Golub and Van Loan, Matrix Computations, 4.5.4. Each stage halves the number of blocks,
+    until the rest is small.
+    """
+    count, width, _ = middle.shape
+    if count == 1 or count * width <= SMALL:
+        dense = _solve_dense(_join_blocks(low, middle, high))
+        return lambda b: dense(b.reshape(count * width)).reshape(b.shape)
+    if count % 2 == 0:  # the last block of an odd number has an even index
+        zero, one = fnp.zeros((1, width, width), middle.dtype), fnp.eye(width, dtype=middle.dtype)[None]
+        solve = _reduce_cyclically(*(fnp.concatenate([each, end]) for each, end in (
+            (low, zero), (middle, one), (high, zero))))
+        return lambda b: solve(fnp.concatenate([b, fnp.zeros((1, *b.shape[1:]), b.dtype)]))[:-1]
+    inverse = fnp.linalg.inv(middle[::2])
+    # Kept blocks, with odd indices, in terms of the eliminated ones before and after.
+    before, after = low[1::2] @ inverse[:-1], high[1::2] @ inverse[1:]
+    inner = _reduce_cyclically(-before @ low[:-1:2], middle[1::2] - before @ high[:-1:2] - after @ low[2::2],
+                               -after @ high[2::2])
+
+    def solve_reduced(b: Any) -> Any:
+        eliminated = b[::2]
+        kept = inner(b[1::2] - before @ eliminated[:-1] - after @ eliminated[1:])
+        end = fnp.zeros((1, *kept.shape[1:]), kept.dtype)
+        others = inverse @ (eliminated - low[::2] @ fnp.concatenate([end, kept])
+                            - high[::2] @ fnp.concatenate([kept, end]))
+        pairs = fnp.stack([others, fnp.concatenate([kept, end])], 1)
+        return pairs.reshape(count + 1, *b.shape[1:])[:-1]
+    return solve_reduced
