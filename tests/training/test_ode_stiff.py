@@ -71,11 +71,10 @@ def wave(y, t):
 @pytest.mark.slow
 def test_the_order_is_five():
     """With steps of a given size, of a nonlinear field that depends on time."""
-    y0, errors = np.array([1.0, 0.5]), []
+    y0 = np.array([1.0, 0.5])
     exact = solve_ivp(lambda t, y: np.asarray(wave(y, t)), (0.3, 1.3), y0, method="DOP853", rtol=1e-13, atol=1e-14)
     run = fxgrad.jit(lambda hmax: odeint(wave, y0, np.array([0.3, 1.3]), rtol=1e3, atol=1e3, hmax=hmax)[1])
-    for steps in (8, 16, 32):
-        errors.append(np.abs(run(1.0 / steps) - exact.y[:, -1]).max())
+    errors = [np.abs(run(1.0 / steps) - exact.y[:, -1]).max() for steps in (8, 16, 32)]
     orders = np.log2(np.array(errors[:-1]) / np.array(errors[1:]))
     assert (np.abs(orders - 5.0) < 0.2).all(), orders
 
