@@ -262,6 +262,21 @@ def test_systems_are_solved_in_their_band(size, width):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("width", [1, 2])
+def test_systems_in_a_band_have_batches_and_second_derivatives(width):
+    matrix, b = banded(130, width, 0) / 5.0, np.cos(np.arange(130.0))
+
+    def curvature(sparse):
+        def value(scale):
+            solve = shifted_jacobian(lambda y: matrix @ fnp.sin(scale * y), b * scale, scale, sparse)
+            return fnp.sum(fnp.sin(solve(b)))
+        return fxgrad.jit(fxgrad.vmap(lambda scale: fxgrad.jvp(fxgrad.grad(value), (scale,), (1.0,))[1]))
+
+    scales = np.array([0.1, 0.5, 0.9])
+    np.testing.assert_allclose(curvature(True)(scales), curvature(False)(scales), rtol=1e-9)
+
+
+@pytest.mark.slow
 def test_a_pattern_can_be_given():
     size = 24
     field = lambda y, t: -100.0 * y + fnp.roll(y, 1)
