@@ -31,19 +31,11 @@ COUPLINGS: tuple[tuple[float, ...], ...] = (
      -28.087943162872662),
     (37.80277123390563, -3.2571969029072276, 112.26918849496327, 66.9347231244047, -40.06618937091002,
      -54.66780262877968, -9.48861652309627))
-# The solution within a step to fourth order: coefficients of the stages in the polynomial of `interpolate`.
-INNER = (
-    (25.948786856663858, -2.5579724845846235, 10.433815404888879, -2.3679251022685204, 0.524948541321073,
-     1.1241088310450404, 0.4272876194431874, -0.17202221070155493),
-    (-9.91568850695171, -0.9689944594115154, 3.0438037242978453, -24.495224566215796, 20.176138334709044,
-     15.98066361424651, -6.789040303419874, -6.710236069923372),
-    (11.419903575922262, 2.8879645146136994, 72.92137995996029, 80.12511834622643, -52.072871366152654,
-     -59.78993625266729, -0.15582684282751913, 4.883087185713722))
 
 
 def rosenbrock_step(field: Callable[[Any, Any], Any], sparse: Any, state: Any, slope: Any, time: Any, size: Any,
-                    ) -> tuple[Any, Any, tuple[Any, ...]]:
-    """Return the state after a step, its error, and the coefficients of the solution within the step.
+                    ) -> tuple[Any, Any]:
+    """Return the state after a step, and its error.
 
     `slope` is the field at the state and the time. The systems are those of the method times h gamma, so that steps of
     length 0 are finite.
@@ -59,17 +51,10 @@ def rosenbrock_step(field: Callable[[Any, Any], Any], sparse: Any, state: Any, s
             slope = field(moved, time + node * size)
         right = length * (slope + time_weight * drift if time_weight else slope)
         stages.append(solve(GAMMA * (right + weighted_sum(couplings, stages) if couplings else right)))
-    return moved + stages[-1], stages[-1], tuple(weighted_sum(weights, stages) for weights in INNER)
+    return moved + stages[-1], stages[-1]
 
 
 def weighted_sum(weights: Sequence[float], stages: Sequence[Any]) -> Any:
     """Return Σ weight · stage, without the stages of weight 0."""
     terms = [weight * stage for weight, stage in zip(weights, stages, strict=True) if weight]
     return sum(terms[1:], terms[0])
-
-
-def rosenbrock_value(low: Any, high: Any, inner: tuple[Any, ...], x: Any) -> Any:
-    """Return the solution at the fraction `x` of a step from `low` to `high`."""
-    first, second, third = inner
-    rest = 1.0 - x
-    return rest * low + x * (high + rest * (first + x * (second + x * third)))
