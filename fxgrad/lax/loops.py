@@ -314,7 +314,9 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     if batch_size is not None and batch_size < 0:
         raise ArgumentError(at_user_line(f"map: batch_size={batch_size}; it must be at least 0, or None"))
     if not batch_size:
-        return scan(_as_scan_step(f), None, xs)[1]
+        mapped = scan(_as_scan_step(f), None, xs)[1]
+        note_results(tree.leaves(mapped), lambda: result_paths(tree.structure(mapped)))
+        return mapped
     entries = flatten_checked("map", xs, "xs")
     count = _length(entries, None)
     traced = trace_body("map", f, lambda *x: f(entries.rebuild(x)),

@@ -13,7 +13,7 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors import direct
 from fxgrad.engine.executors.xla import is_jax
-from fxgrad.engine.frontend.flat import constant_name
+from fxgrad.engine.frontend.flat import constant_name, note_result
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
@@ -84,7 +84,9 @@ class Pullback:
         inputs = [*self._residuals, *present]
         key = ("pullback", tuple(type(value) is Zero for value in reaching))
         derived = derive(half.linear, key, build, [aval_of(value) for value in inputs])
-        return self._form.gradients(without_literals(derived(inputs)))
+        gradients = self._form.gradients(without_literals(derived(inputs)))
+        note_result(gradients)
+        return gradients
 
     def __repr__(self) -> str:
         return f"<pullback of {self._form.name}, {len(self._residuals)} residuals>"

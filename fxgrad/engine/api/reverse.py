@@ -495,6 +495,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
         values = without_literals(derived([*traced.captured, *selected.leaves, *traced.forced]))
         pullback = Pullback(values[count:], (form, derived.extra))
     output = tree.unflatten(traced.out_tree, values[:main])
+    note_result((output,))  # the first of what is returned
     return (output, pullback) if aux is None else (output, pullback, aux.restore(values[main:count]))
 
 

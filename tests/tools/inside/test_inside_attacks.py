@@ -309,3 +309,19 @@ def test_statistics_of_narrow_floats_do_not_overflow(dtype: str) -> None:
                            to=functools.partial(receive, found))
     watched(fnp.full((1024,), 300, dtype))
     assert {name: float(value) for name, value in found.items()} == {"h.norm": 19200.0, "h.rms": 600.0, "h.mean": 600.0}
+
+
+# --- results of transformations --------------------------------------------------------------------------------------
+
+
+def test_results_of_map_and_vjp_have_their_names() -> None:
+    def f(x: Any) -> Any:
+        doubled = fxgrad.lax.map(lambda y: y * 2.0, x)
+        pair = fxgrad.lax.map(lambda y: {"a": y * 3.0, "b": y}, x)
+        squares, pullback = fxgrad.vjp(lambda y: y ** 2, doubled)
+        slopes, = pullback(pair["a"])
+        return squares + slopes
+
+    values = fxgrad.capture(f, "doubled", "pair.a", "squares", "slopes")(X)[1]
+    for path, expected in {"doubled": 2 * X, "pair.a": 3 * X, "squares": 4 * X ** 2, "slopes": 12 * X ** 2}.items():
+        np.testing.assert_allclose(values[path], expected, rtol=1e-14)
