@@ -68,11 +68,14 @@ KEEPING = frozenset([
 
 
 class Assignment(NamedTuple):
-    """A statement that assigns a name: its first and last line, and whether the value is the result of a call."""
+    """A statement that assigns a name: its first and last line, and whether the value is what the name has already.
+
+    That is where a function that may return its operand has nothing to do, `h = h.reshape(3)`.
+    """
 
     first: int
     last: int
-    is_call: bool
+    keeps: bool
 
 
 class Sources:
@@ -353,8 +356,17 @@ def _certainly_assigned(function: ast.FunctionDef) -> dict[str, list[Assignment]
                 if _may_hold_arrays(name, part):
                     found.setdefault(name, []).append(
                         Assignment(statement.lineno, statement.end_lineno or statement.lineno,
-                                   isinstance(part, ast.Call) and _operation(part) not in ("map", "tree_map")))
+                                   _keeps(name, part)))
     return found
+
+
+def _keeps(name: str, value: ast.expr) -> bool:
+    """Return whether an expression is a call that may return the value of `name` as it is."""
+    if not isinstance(value, ast.Call):
+        return False
+    function = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+    operands = [*value.args[:1], *([value.func.value] if isinstance(value.func, ast.Attribute) else ())]
+    return function in KEEPING and any(isinstance(each, ast.Name) and each.id == name for each in operands)
 
 
 def _assigned_parts(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:

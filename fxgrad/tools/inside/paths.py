@@ -176,10 +176,9 @@ class _Listing:
         found = [*values]
         for number, (code, name, line) in self._lines.items():
             value = values[number]
-            is_entry = value.words[-1] != name
             for later in self._sources.assignments(code, name):
                 known = lines[id(code), name]
-                if later.first > line and (is_entry or not later.is_call) and not any(
+                if later.first > line and (value.words[-1] != name or not later.keeps) and not any(
                         later.first <= each <= later.last for each in known):
                     found[number] = value._replace(reassigned=(name, f"{file_name(code.co_filename)}:{later.first}"))
                     break

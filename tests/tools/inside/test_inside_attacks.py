@@ -218,6 +218,21 @@ def test_the_first_of_two_values_has_a_number() -> None:
     np.testing.assert_allclose(sent[0]["params#0.norm"], norm(PARAMS), rtol=1e-14)
 
 
+def test_a_function_that_returns_its_argument_is_no_line_of_the_value() -> None:
+    def dropout(x: Any, rate: float = 0.0) -> Any:
+        return x * (1.0 - rate) if rate else x
+
+    def f(w: Any, x: Any) -> Any:
+        h = np.tanh(x)
+        h = dropout(h @ w)
+        return np.sum(h)
+
+    with pytest.raises(ArgumentError, match=r"capture: 'h' is the value of test_inside_attacks\.py:\d+, and "
+                                            r"test_inside_attacks\.py:\d+ assigns something else to h"):
+        fxgrad.capture(f, "h")(np.eye(3), X)
+    np.testing.assert_array_equal(fxgrad.capture(f, "h#0")(np.eye(3), X)[1]["h#0"], np.tanh(X))
+
+
 def test_names_of_branches_and_of_equal_values_stay() -> None:
     def f(x: Any, wide: bool = False) -> Any:
         x = fnp.asarray(x)
