@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from fxgrad import custom_vjp, debug, stop_gradient, tree
-from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError
 from fxgrad.extend import Program, Tracer, at_user_line, file_name, leaf_aval, remove_dead_code
 from fxgrad.text import program_text
@@ -81,12 +80,10 @@ def breakpoint(x: Any = None, *, on: Callable[[Stop], None] | None = None) -> An
 
     def backward(seen: Any, cotangent: Any) -> Any:
         debug.callback(stopping.backward, program, seen, cotangent)
-        return cotangent, tree.map(fnp.zeros_like, seen)
+        return cotangent, None
 
     passed.defvjp(lambda x, seen: (x, seen), backward)
-    differentiable = {name: value for name, value in seen.items()
-                      if all(leaf_aval(leaf).dtype.kind in "fc" for leaf in tree.leaves(value))}  # type: ignore[union-attr]
-    return passed(x, differentiable)
+    return passed(x, seen)
 
 
 class _Stopping:

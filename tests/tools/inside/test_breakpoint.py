@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fxgrad
+import fxgrad.numpy as fnp
 from fxgrad.errors import ArgumentError
 from fxgrad.tools.inside.stopping import Stop
 
@@ -43,6 +44,29 @@ def test_it_stops_forward_and_backward_and_results_stay(jitted: bool) -> None:
         assert stop.line.startswith("test_breakpoint.py:")
         assert stop.line.endswith("(in loss)")
     np.testing.assert_allclose(backward.gradient, 2.0 * h, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_backward_has_all_values_of_whatever_dtype(dtype: str) -> None:
+    stops: list[Stop] = []
+
+    def loss(x: Any) -> Any:
+        positive = x > 0
+        places = np.argsort(x)
+        h = x * x
+        h = fxgrad.debug.breakpoint(h, on=stops.append)
+        return fnp.sum(fnp.where(positive, h, 0.0) + h[places])
+
+    x = np.asarray(fnp.asarray([0.1, -0.2, 0.3]).astype(dtype))
+    for function in (fxgrad.grad(loss), fxgrad.jit(fxgrad.grad(loss))):
+        stops.clear()
+        function(x)
+        jax.effects_barrier()
+        forward, backward = sorted(stops, key=lambda stop: stop.backward)
+        for name in ("x", "positive", "places", "h"):
+            np.testing.assert_array_equal(np.asarray(forward.values[name]), np.asarray(backward.values[name]))
+            assert forward.values[name].dtype == backward.values[name].dtype
+        np.testing.assert_array_equal(backward.gradient.astype("float32"), [2.0, 1.0, 2.0])
 
 
 def test_without_a_transformation_it_stops_once() -> None:
