@@ -62,10 +62,14 @@ def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_
 
 def jit_options(fun: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]] | None:
     """Return the function that a jitted one compiles, and the options of `jit`; None if `fun` is not jitted."""
+    state = _state_of(fun)
+    return None if state is None else state.options
+
+
+def _state_of(fun: Callable[..., Any]) -> JittedFunction | None:
+    """Return the state of a jitted function; None if `fun` is not jitted."""
     state = getattr(getattr(fun, "lower", None), "__self__", None)
-    if not isinstance(state, JittedFunction):
-        return None
-    return state.options
+    return state if isinstance(state, JittedFunction) else None
 
 
 def explain_store(fun: Callable[..., Any]) -> Callable[..., StoreExplanation]:
@@ -78,10 +82,9 @@ def explain_store(fun: Callable[..., Any]) -> Callable[..., StoreExplanation]:
     >>> print(fxgrad.explain_store(lambda x: x + np.random.normal())(1.0).reason)
     it uses numpy.random.RandomState.normal, whose results or effects its content does not decide
     """
-    state = getattr(getattr(fun, "lower", None), "__self__", None)
-    if not isinstance(state, JittedFunction):
+    found = _state_of(fun)
+    if found is None:
         return explain_store(jit(fun))
-    found = state
 
     @transformation("explain_store", fun)
     def explain(*args: Any, **kwargs: Any) -> StoreExplanation:

@@ -28,7 +28,6 @@ from fxgrad.extend import (
     at_user_line,
     bind_equation,
     eval_program,
-    file_name,
     primitives,
 )
 from fxgrad.sharding import PartitionSpec
@@ -148,8 +147,7 @@ class Opened:
               ) -> tuple[list[Any], dict[str, Any]]:
         opening = openings.of(equation.primitive)
         if opening is None:
-            source = equation.source
-            where = "" if source is None else f" at {file_name(source.filename)}:{source.line}"
+            where = "" if equation.source is None else f" at {equation.source.place}"
             names = ", ".join(repr(key) for key, chosen in self._chosen.items()
                               if any((chain, place) in _operations_around(inner) for inner, _ in chosen.places))
             raise UnsupportedError(at_user_line(
@@ -262,8 +260,7 @@ def _branches(opened: Opened, equation: Equation, operands: list[Any], chain: Ch
             return results, {key: taken[key] if key in taken else opened.missing(key, len(chain) + 1) for key in keys}
         return run
 
-    chosen = lax.switch(index, [branch(region, number) for number, region in enumerate(regions)], *values)
-    return chosen
+    return lax.switch(index, [branch(region, number) for number, region in enumerate(regions)], *values)
 
 
 def _scan(opened: Opened, equation: Equation, operands: list[Any], chain: Chain, place: int, turn: Turn,
