@@ -41,7 +41,6 @@ SHOWN = 6
 _token = re.compile(r"""(?:[^.\[/#]|\[(?:[^\]"']|"[^"]*"|'[^']*')*\])+""")
 _turn = re.compile(r"(.+)\[(-?\d+)\]")
 _entry = re.compile(r"(.*)#(\*|-?\d+)")
-LOOPS = ("scan", "for", "while")
 
 
 class Turns(NamedTuple):
@@ -289,12 +288,12 @@ def choose(what: str, path: str, values: Values, program: Program) -> list[Chose
     Raises `ArgumentError` with the nearest names if there is none, or if one name stands for several values.
     """
     name = program.signature.name if program.signature is not None else "the function"
-    if not isinstance(path, str) or not path:
+    entry = _entry.fullmatch(path) if isinstance(path, str) else None
+    asked, number = (path, None) if entry is None else (entry[1], entry[2])
+    tokens = _token.findall(asked) if isinstance(asked, str) else []
+    if not tokens:
         raise ArgumentError(at_user_line(
             f"{what}: values go by path, such as \"encoder.h\"; got {path!r}. fxgrad.names(f)(*args) lists them"))
-    entry = _entry.fullmatch(path)
-    asked, number = (path, None) if entry is None else (entry[1], entry[2])
-    tokens = _token.findall(asked)
     found = _matches(tokens, values)
     if not found and name in tokens[:-1]:  # the word of the traced function, which is in paths of its callers
         found = _matches([token for token in tokens[:-1] if token != name] + tokens[-1:], values)
@@ -373,21 +372,18 @@ def _matches(tokens: Sequence[str], values: Values) -> list[Chosen]:
 
 def _match(tokens: Sequence[str], value: Value) -> tuple[int | None, ...] | None:
     """Return the turns that a path names if it fits `value`: its words in order, the last of them last."""
-    at = _fit([*tokens], value.words, whole=True)
+    at = _fit(tokens, value.words)
     return None if at is None else _turns(tokens, at, value)
 
 
-def _fit(tokens: Sequence[str], words: Sequence[str], whole: bool) -> list[int] | None:
-    """Return for each token the position of its word, from the last one on; None if there is none.
-
-    With `whole` the last token must be the last word.
-    """
+def _fit(tokens: Sequence[str], words: Sequence[str]) -> list[int] | None:
+    """Return for each token the position of its word, in order, the last of them last; None if there is none."""
+    if not words or not _is_word(tokens[-1], words[-1]):
+        return None
     at: list[int] = []
     place = len(words) - 1
-    for number, token in enumerate(reversed(tokens)):
+    for token in reversed(tokens):
         while place >= 0 and not _is_word(token, words[place]):
-            if whole and number == 0:
-                return None
             place -= 1
         if place < 0:
             return None
@@ -429,8 +425,8 @@ def in_container(what: str, path: str, values: Values) -> list[Chosen]:
     times: dict[tuple[str, ...], int] = {}
     for value in values:
         words = [word.partition("[")[0] for word in value.words]
-        ends = [end for end in range(1, len(words) + 1) if _is_word(tokens[-1], words[end - 1])
-                and (end < len(words) or words[-1] != value.words[-1]) and _fit(tokens, words[:end], whole=True)]
+        ends = [end for end in range(1, len(words) + 1)
+                if (end < len(words) or words[-1] != value.words[-1]) and _fit(tokens, words[:end])]
         if value.is_named and ends:
             time = times[value.words] = times.get(value.words, -1) + 1
             containers.setdefault((tuple(words[:ends[0]]), time), []).append(value)
@@ -461,7 +457,7 @@ def _results(tokens: Sequence[str], values: Values, program: Program) -> list[Ch
         prefix = value.words[:end]
         users = [user for user in _users(program, value, values) if user is None or user[:end] != prefix]
         if users:
-            turns = _turns(tokens, _fit(tokens, value.words[:end], whole=True) or [], value)
+            turns = _turns(tokens, _fit(tokens, value.words[:end]) or [], value)
             if turns is not None:
                 found.append(Chosen("", value, turns))
     outermost = min([len(each.value.chain) for each in found], default=0)  # a call also returns what its program does
@@ -471,7 +467,7 @@ def _results(tokens: Sequence[str], values: Values, program: Program) -> list[Ch
 def _end(tokens: Sequence[str], words: Sequence[str]) -> int | None:
     """Return how many words the path takes, if it fits the first ones of `words`."""
     for end in range(1, len(words) + 1):
-        if _is_word(tokens[-1], words[end - 1]) and _fit(tokens, words[:end], whole=True) is not None:
+        if _fit(tokens, words[:end]) is not None:
             return end
     return None
 

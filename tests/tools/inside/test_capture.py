@@ -640,6 +640,8 @@ def test_every_listed_path_captures_its_value() -> None:
     (lambda: fxgrad.capture(looped, "scan[4].out")(X, XS), "capture: 'scan[4].out' names turn 4 of a loop of 4 turns"),
     (lambda: fxgrad.capture(model, 3)([W, W], X),  # type: ignore[arg-type]
      'capture: values go by path, such as "encoder.h"; got 3. fxgrad.names(f)(*args) lists them'),
+    (lambda: fxgrad.capture(model, "#0")([W, W], X),
+     "capture: values go by path, such as \"encoder.h\"; got '#0'. fxgrad.names(f)(*args) lists them"),
     (lambda: fxgrad.capture(model),
      ('capture: no path is given. Write fxgrad.capture(f, "h"); fxgrad.names(f)(*args) lists the values that have '
       "names")),
