@@ -69,7 +69,7 @@ def of_model(name: str, batch: int, small: bool) -> Peers:
 
     given = (points,) if batch > 1 else (points[0],)
     mapped = (fxgrad.vmap, jax.vmap) if batch > 1 else (lambda function: function,) * 2
-    laplacian = fxgrad.laplacian(ours, sparse=name == "particles")  # in the others all entries meet
+    laplacian = fxgrad.laplacian(ours, sparse=name != "network")  # there all entries meet in the first layer
     peers = {"fxgrad": compiled(fxgrad.jit(mapped[0](laplacian)), given),
              "jax's Hessian": compiled(jax.jit(mapped[1](by_hessian)), given),
              "jax's products": compiled(jax.jit(mapped[1](by_products)), given)}

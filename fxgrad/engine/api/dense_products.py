@@ -36,7 +36,7 @@ def find_products(linear: Program) -> bool:
             if sum(through) != 1 or equation.outputs[0].aval.size != linear.inputs[-1].aval.size:
                 return False
             diagonal.update(equation.outputs)
-        elif not _is_product(equation, [atom in diagonal for atom in equation.inputs]):
+        elif not is_product(equation, [atom in diagonal for atom in equation.inputs]):
             return False
     return diagonal.isdisjoint(linear.outputs)
 
@@ -45,7 +45,7 @@ def _keeps_diagonal(equation: Equation) -> bool:
     return equation.primitive in (arithmetic.mul_p, arithmetic.neg_p, structural.reshape_p)
 
 
-def _is_product(equation: Equation, through: Sequence[bool]) -> bool:
+def is_product(equation: Equation, through: Sequence[bool]) -> bool:
     """Return whether the equation contracts all axes of the operand in `through` with those of a matrix."""
     if equation.primitive not in (products.dot_general_p, strong_dot_general_p) or sum(through) != 1:
         return False

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +24,7 @@ from fxgrad.engine.api.arguments import (
 from fxgrad.engine.api.batching import vmap
 from fxgrad.engine.api.forward import linearize
 from fxgrad.engine.api.jacobians import basis_of
+from fxgrad.engine.api.laplacian_stages import Stages, product_stages, second_sums, shared_stages
 from fxgrad.engine.api.reverse import trace_differentiated
 from fxgrad.engine.api.sparse_derivatives import sparsity
 from fxgrad.engine.core.arrays import Array
@@ -35,24 +34,10 @@ from fxgrad.engine.higher_order.series import series_program
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.reductions import reduce_sum
 from fxgrad.engine.ops.structural import zeros
-from fxgrad.engine.parallel.collective import psum
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, DTypeError, TreeError, UnsupportedError
-
-DIRECTIONS = "directions"
-"""The name of the mapped axis of the directions."""
-
-
-@dataclass(frozen=True)
-class _SumOfDirections:
-    """The sum over the entries of the mapped axis, which are so many."""
-
-    count: int
-
-    def __call__(self, value: Any) -> Any:
-        return psum(value, DIRECTIONS, self.count)
 
 
 def laplacian(fun: Callable[..., Any], argnums: Argnums = 0, with_value: bool = False, has_aux: bool = False, *,
@@ -81,24 +66,22 @@ def laplacian(fun: Callable[..., Any], argnums: Argnums = 0, with_value: bool = 
     def laplacian_function(*args: Any, **kwargs: Any) -> Any:
         selected, avals, traced, aux = _trace("laplacian", fun, argnums, has_aux, args, kwargs)
         inputs = [*traced.captured, *selected.leaves]
-        basis = _shared_directions(fun, argnums, has_aux, args, kwargs, avals) if sparse else _basis(avals)
-        count = aval_of(basis[0]).shape[0] if basis else 0
         number, main = len(traced.program.outputs), traced.out_tree.num_leaves
+        moving, wanted = traced.wrt(), tuple(place < main for place in range(number))
+        basis, stages = _directions(fun, argnums, has_aux, args, kwargs, avals, traced) if sparse else (
+            _basis(avals), product_stages(traced.program, moving))
 
-        def along(*directions: Any, sum_directions: Any = None) -> tuple[list[Any], list[Any]]:
-            counts = (*[0] * traced.program.captured, *[1] * len(avals))
-            derived = series_program(traced.program, counts, 2, tuple(place < main for place in range(number)),
-                                     scaled=True, sum_directions=sum_directions)
+        def along(*directions: Any) -> tuple[list[Any], list[Any]]:
+            derived = series_program(traced.program, (*map(int, moving),), 2, wanted, scaled=True)
             results = without_literals(derived([*inputs, *directions]))
             return results[:number], results[number + 1::2]
 
-        if not count:
+        if not (basis and aval_of(basis[0]).shape[0]):
             values = without_literals(series_program(traced.program, (0,) * len(inputs), 0)(inputs))
             found = without_literals([zeros(aval.strong()) for aval in traced.program.out_avals[:main]])
         else:
             try:
-                values, found = vmap(functools.partial(along, sum_directions=_SumOfDirections(count)),
-                                     axis_name=DIRECTIONS, out_axes=None)(*basis)
+                values, found = second_sums(traced.program, moving, inputs, basis, wanted, stages)
             except UnsupportedError:  # an operation with programs that has no rule for sums: each direction by itself
                 values, found = vmap(along, out_axes=(None, 0))(*basis)
                 found = [reduce_sum(value, (0,)) for value in found]
@@ -245,9 +228,12 @@ def _basis(avals: Sequence[Aval]) -> list[Any]:
     return basis_of(avals, 0, sum(aval.size for aval in avals))
 
 
-def _shared_directions(fun: Callable[..., Any], argnums: Argnums, has_aux: bool, args: tuple[Any, ...],
-                       kwargs: dict[str, Any], avals: Sequence[Aval]) -> list[Any]:
-    """Return directions in which no two entries with a mixed second derivative move, as one stack for each argument."""
+def _directions(fun: Callable[..., Any], argnums: Argnums, has_aux: bool, args: tuple[Any, ...],
+                kwargs: dict[str, Any], avals: Sequence[Aval], traced: TracedCall) -> tuple[list[Any], Stages | None]:
+    """Return directions in which no two entries with a mixed second derivative move, as one stack for each argument.
+
+    If they are nearly as many as the entries, it may be that entries share directions in a first stage alone.
+    """
     def total(*args: Any, **kwargs: Any) -> Any:
         output = fun(*args, **kwargs)
         return _total([reduce_sum(leaf, tuple(range(aval_of(leaf).ndim)))
@@ -257,10 +243,16 @@ def _shared_directions(fun: Callable[..., Any], argnums: Argnums, has_aux: bool,
     meets = pattern.rows < pattern.columns
     pairs = np.stack([pattern.rows[meets], pattern.columns[meets]], axis=1)
     colors = color_columns(np.arange(len(pairs) + 1) * 2, pairs.ravel(), pattern.shape[1])
-    rows = np.zeros((max(colors.number, 1), pattern.shape[1]))
+    number = max(colors.number, 1)
+    if 2 * number > pattern.shape[1]:
+        stages = shared_stages(traced.program, traced.wrt()) or product_stages(traced.program, traced.wrt())
+        if stages is not None:
+            return _basis(avals), stages
+    rows = np.zeros((number, pattern.shape[1]))
     rows[np.maximum(colors.colors, 0), np.arange(pattern.shape[1])] = 1  # those that meet no other have no color
     stacks = np.split(rows, np.cumsum([aval.size for aval in avals])[:-1], axis=1)
-    return [stack.reshape(-1, *aval.shape).astype(aval.dtype) for stack, aval in zip(stacks, avals, strict=True)]
+    return [stack.reshape(-1, *aval.shape).astype(aval.dtype)
+            for stack, aval in zip(stacks, avals, strict=True)], None
 
 
 def _cut(diagonal: Any, selected: Selected, avals: Sequence[Aval]) -> Any:
