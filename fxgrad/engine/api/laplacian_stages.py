@@ -17,6 +17,8 @@ import numpy as np
 from fxgrad.engine.analyses.coloring import color_columns
 from fxgrad.engine.analyses.index_sets import Dependence, identity
 from fxgrad.engine.analyses.sparsity import dependences
+from fxgrad.engine.analyses.sparsity_moves import sparsity_rules
+from fxgrad.engine.analyses.sparsity_values import Walk
 from fxgrad.engine.api.batching import vmap
 from fxgrad.engine.api.dense_products import find_products, is_product, push_identity
 from fxgrad.engine.core.avals import Literal, without_literals
@@ -25,12 +27,13 @@ from fxgrad.engine.core.program_properties import calls_user_code, is_effectful,
 from fxgrad.engine.higher_order.series import series_program
 from fxgrad.engine.ops.arithmetic import div_p, mul_p, neg_p, sub_p
 from fxgrad.engine.ops.joining import concatenate
-from fxgrad.engine.ops.pointwise import add_p
+from fxgrad.engine.ops.pointwise import add, add_p
+from fxgrad.engine.ops.products import dot_general_p
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.structural import broadcast_to, move_axis, reshape, reshape_p, zeros
+from fxgrad.engine.ops.structural import broadcast_to, move_axis, reduce_sum, reshape, reshape_p, zeros
 from fxgrad.engine.parallel.collective import psum
-from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.linearize import Linearized, linearize_program
 
 DIRECTIONS = "directions"
@@ -39,12 +42,25 @@ _SHARE = 3
 """Directions are shared where one in so many suffices."""
 
 
+class Product(NamedTuple):
+    """A product of two values of a cut, at `places` among its values that vary.
+
+    Each factor moves elements of the result, with the other at rest, so that inputs of one color move different ones:
+    those in `masks`. `meeting` marks, for each color, the elements that one input moves through both factors.
+    """
+
+    equation: Equation
+    places: tuple[int, int]
+    masks: tuple[Any, Any]
+    meeting: Any
+
+
 class Stages(NamedTuple):
-    """A program in two: `first` maps its inputs to the values of the `cut`, `rest` maps inputs and these to outputs.
+    """A program in two: `first` maps its inputs to the values of the cut, `rest` maps inputs and these to outputs.
 
     `moving` marks the values of the cut that vary, `used` the inputs that `rest` reads. Where `colors` is None, the
     Jacobian of `first` stands in it. Else inputs of one of the `number` colors move together, and `masks` has, for each
-    value that varies, the elements that each input moves.
+    value that varies, the elements that each input moves; `rest` takes the results of `products` as well.
     """
 
     first: Program
@@ -54,6 +70,7 @@ class Stages(NamedTuple):
     colors: Any = None
     number: int = 0
     masks: tuple[Any, ...] = ()
+    products: tuple[Product, ...] = ()
 
     def seeds(self, basis: Sequence[Any]) -> list[Any]:
         """Return the directions of the first stage, like `basis`: one stack for each input that varies."""
@@ -104,16 +121,45 @@ def second_sums(program: Program, moving: Sequence[bool], inputs: Sequence[Any],
     else:
         values, slopes, bends = _along(stages.first, [*map(int, moving)], inputs, stages.seeds(basis), [],
                                        stages.number, stages.moving)
-        slopes = [stages.spread(slope, mask) for slope, mask in zip(slopes, stages.masks, strict=True)]
+        results, slopes, bends = _products(stages, [value for value, marked in zip(
+            values, stages.moving, strict=True) if marked], slopes, bends)
+        values += results
         order = 2
     orders = [*(int(marked and used) for marked, used in zip(moving, stages.used, strict=True)),
-              *(order * marked for marked in stages.moving)]
+              *(order * marked for marked in stages.moving), *[order] * len(stages.products)]
     directions = iter(basis)
     own = [direction for used, marked in zip(stages.used, moving, strict=True) if marked
            for direction in [next(directions)] if used]
     values, _, seconds = _along(stages.rest, orders, [*inputs, *values], [*own, *slopes], bends, count, wanted,
                                 is_last=True)
     return values, seconds
+
+
+def _products(stages: Stages, values: Sequence[Any], slopes: Sequence[Any], bends: Sequence[Any],
+              ) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return the results of the products, and the slopes and bends of the values that vary and of these results.
+
+    The slopes that are given are those along directions that inputs share, and those that are returned along each.
+    """
+    results = []
+    every = [stages.spread(slope, mask) for slope, mask in zip(slopes, stages.masks, strict=True)]
+    curved = [*bends]
+    for product in stages.products:
+        def multiply(one: Any, other: Any, equation: Equation = product.equation) -> Any:
+            return bind(equation.primitive, one, other, **equation.params)[0]
+
+        (one, other), (slope, second), (bend, bent) = ([of[place] for place in product.places]
+                                                       for of in (values, slopes, bends))
+        results.append(multiply(one, other))
+        every.append(add(*(stages.spread(vmap(part)(along), mask) for part, along, mask in zip(
+            (lambda along: multiply(along, other), lambda along: multiply(one, along)),  # noqa: B023
+            (slope, second), product.masks, strict=True))))
+        total = add(multiply(bend, other), multiply(one, bent))
+        if product.meeting.any():
+            both = vmap(multiply)(slope, second)
+            total = add(total, reduce_sum(where(product.meeting, both, zeros(aval_of(both))), (0,)))
+        curved.append(total)
+    return results, every, curved
 
 
 def _along(program: Program, orders: Sequence[int], inputs: Sequence[Any], slopes: Sequence[Any], bends: Sequence[Any],
@@ -203,11 +249,43 @@ def shared_stages(program: Program, moving: Sequence[bool]) -> Stages | None:
                 chosen, ends, strict=False))]), np.concatenate([rows[var][1] for var in chosen]), width)
             if colors.number * _SHARE > width:
                 continue
-            cut = [var for var, marked in zip(stages.first.outputs, stages.moving, strict=True) if marked]
-            return stages._replace(colors=np.maximum(colors.colors, 0), number=colors.number,
-                                   masks=tuple(_mask(rows[var], var.aval.shape, width) for var in cut))
+            return _with_products(stages._replace(colors=np.maximum(colors.colors, 0), number=colors.number), found)
         return None
     return memoize(program, ("stages of shared directions", *moving), make)
+
+
+def _with_products(stages: Stages, found: dict[Any, Any]) -> Stages:
+    """Return the stages with masks, and with products of two values of the cut taken out of the rest."""
+    cut = [var for var, marked in zip(stages.first.outputs, stages.moving, strict=True) if marked]
+    width = stages.colors.size
+    walk = Walk(width, sparsity_rules.of)
+    products, results, rest = [], [], []
+    for equation in stages.rest.equations:
+        places = [cut.index(atom) if atom in cut else -1 for atom in equation.inputs]
+        parts = []
+        if equation.primitive in _BILINEAR and min(places) >= 0:
+            factors = [found[atom] for atom in equation.inputs]
+            parts = [walk.equation(equation, operands)[0] for operands in ([factors[0], None], [None, factors[1]])]
+        if parts and all(type(part) is Dependence and _is_separate(part, stages.colors) for part in parts):
+            masks = [_mask(part.csr(), part.shape, width, whole=True) for part in parts]
+            both = masks[0] & masks[1]
+            meeting = np.stack([both[stages.colors == color].any(0) for color in range(stages.number)])
+            products.append(Product(equation, (places[0], places[1]), (_narrow(masks[0]), _narrow(masks[1])), meeting))
+            results += equation.outputs
+        else:
+            rest.append(equation)
+    return stages._replace(
+        masks=tuple(_mask(found[var].csr(), var.aval.shape, width) for var in cut), products=tuple(products),
+        rest=Program([*stages.rest.inputs, *results], rest, stages.rest.outputs))
+
+
+_BILINEAR = (mul_p, dot_general_p)
+
+
+def _is_separate(found: Dependence, colors: Any) -> bool:
+    """Return whether no element depends on two inputs of one color."""
+    rows, columns = found.pairs()
+    return bool(np.unique(rows.astype(np.int64) * colors.size + colors[columns]).size == rows.size)
 
 
 def _is_affine(equation: Equation, size: int, through: Sequence[bool]) -> bool:
@@ -246,12 +324,16 @@ def _cut(program: Program, belongs: Callable[[Equation], bool], varying: set[Any
                   tuple(var in varying for var in cut), tuple(var in read for var in program.inputs))
 
 
-def _mask(row: tuple[Any, Any], shape: tuple[int, ...], width: int) -> Any:
-    """Return which elements each input moves, with an axis of size 1 where that is the same along it."""
+def _mask(row: tuple[Any, Any], shape: tuple[int, ...], width: int, whole: bool = False) -> Any:
+    """Return which elements each input moves, in full if `whole`; else narrow."""
     starts, columns = row
     mask = np.zeros((width, starts.size - 1), bool)
     mask[columns, np.repeat(np.arange(starts.size - 1), np.diff(starts))] = True
-    mask = mask.reshape(width, *shape)
+    return mask.reshape(width, *shape) if whole else _narrow(mask.reshape(width, *shape))
+
+
+def _narrow(mask: Any) -> Any:
+    """Return a mask with size 1 along the axes, other than the first, along which it is the same."""
     for axis in range(1, mask.ndim):
         one = mask.take([0], axis)
         mask = one if (mask == one).all() else mask
