@@ -91,6 +91,74 @@ def test_particles_that_do_not_meet_share_directions():
     np.testing.assert_allclose(laplacian(chain, sparse=True)(point), laplacian(chain)(point), rtol=1e-13)
 
 
+def attention(x):
+    h = fnp.tanh(x @ W)
+    weights = nn.softmax((h @ W.T) @ (h @ W[:, ::-1].T).T)
+    return fnp.sum(fnp.tanh(h + weights @ (h @ W.T @ W)))
+
+
+def of_two(p):
+    h, t = fnp.tanh(p["x"] @ W), fnp.sin(p["t"])
+    return fnp.sum(fnp.exp(0.1 * (h @ h.T) * t[:5, None] * t[:5])) * fnp.sum(t)
+
+
+MEETING = {
+    "attention": (attention, np.random.default_rng(0).normal(size=(7, 3))),
+    "two arguments, colors without a period": (of_two, {"t": np.linspace(0.1, 1.0, 8), "x": np.random.default_rng(
+        1).normal(size=(5, 3))}),
+    "pairs": (lambda x: fnp.sum(fnp.exp(-fnp.sin(x)[:, None] * fnp.cos(x))) * fnp.sum(fnp.sin(x)), np.arange(6.0)),
+    "neighbors": (lambda x: fnp.prod(fnp.sin(x[1:] * x[:-1])) * fnp.sum(x), np.linspace(0.3, 2.0, 12)),
+    "read again": (lambda x: fnp.sum(fnp.sin(x) @ x * x ** 2 + x), np.linspace(0.3, 2.0, 12)),
+    "mixed at once": (lambda x: fnp.sin(fnp.sum(x * x)), np.linspace(0.3, 2.0, 12)),
+    "branches": (lambda x: fnp.sum(fnp.outer(fnp.where(x > 1, x ** 2, fnp.floor(x) * x), fnp.sin(x))) ** 2,
+                 np.linspace(0.3, 2.0, 12)),
+    "a loop behind": (lambda x: lax.fori_loop(0, 2, lambda i, y: fnp.sin(y) * fnp.sum(y), x ** 2).sum(),
+                      np.linspace(0.3, 2.0, 12)),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "a loop behind"))
+                                  for name in MEETING])
+def test_particles_share_directions_until_they_meet(name):
+    function, point = MEETING[name]
+    value, found = laplacian(function, with_value=True, sparse=True)(point)
+    np.testing.assert_allclose(found, laplacian(function)(point), rtol=1e-11)
+    np.testing.assert_allclose(value, function(point), rtol=1e-14)
+
+
+def test_products_of_two_particles_are_computed_in_shared_directions():
+    function, x = MEETING["attention"]
+    found = laplacian(function, sparse=True)
+    shapes = [var.aval.shape for equation in fxgrad.make_program(found)(x).equations
+              if equation.primitive.name == "dot_general" for var in equation.outputs]
+    # Of 21 directions: tanh(x @ W) @ W.T and the scores in 3 of them, the mean by weights in each.
+    assert (3, 7, 7) in shapes
+    assert not {(21, 7, 7), (7, 21, 7)} & {*shapes}
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.vmap(found))(np.stack([x, 2 * x])), [found(x), found(2 * x)],
+                               rtol=1e-11)
+    # The derivative of the Laplacian along a line, by differences.
+    ends = [found(x + step) for step in (1e-5, -1e-5)]
+    np.testing.assert_allclose(fxgrad.jvp(found, (x,), (np.ones_like(x),))[1], (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
+
+
+def test_the_first_matrix_is_the_jacobian_of_its_product():
+    def network(x, w=W):
+        return fnp.sum(fnp.tanh(fnp.tanh((-x + 1.0) * 2.0 @ w) @ w.T))
+    program = fxgrad.make_program(laplacian(network))(X)
+    products = [[atom.aval.shape for atom in equation.inputs] for equation in program.equations
+                if equation.primitive.name == "dot_general"]
+    assert [(3, 3), (3, 4)] not in products
+    expected = np.trace(fxgrad.hessian(network)(X))
+    np.testing.assert_allclose(laplacian(network)(X), expected, rtol=1e-13)
+    np.testing.assert_allclose(laplacian(network, argnums=(0, 1))(X, W), expected + np.trace(
+        fxgrad.hessian(lambda w: network(X, w.reshape(3, 4)))(W.ravel())), rtol=1e-13)
+    of_weights = fxgrad.grad(lambda w: laplacian(lambda x: network(x, w))(X))(W)
+    above, below = (laplacian(lambda x, w=w: network(x, w))(X) for w in (W + 1e-5, W - 1e-5))
+    np.testing.assert_allclose(np.sum(of_weights), (above - below) / 2e-5, rtol=1e-6)
+    by_each = fxgrad.vmap(lambda w: laplacian(lambda x: network(x, w))(X))(np.stack([W, 2 * W]))
+    np.testing.assert_allclose(by_each, [laplacian(lambda x, w=w: network(x, w))(X) for w in (W, 2 * W)], rtol=1e-13)
+
+
 @pytest.mark.slow
 def test_jaxs_hessian_has_the_same_trace():
     def network(lib):
