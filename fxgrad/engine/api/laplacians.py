@@ -48,9 +48,10 @@ def laplacian(fun: Callable[..., Any], argnums: Argnums = 0, with_value: bool = 
     sum is over all arguments where there are several. The result is like the output, whose arrays may have any shape;
     with `with_value` it is a pair (value, Laplacian), with `has_aux` (Laplacian, aux), with both ((value, aux),
     Laplacian). The second derivatives are summed as they arise (the forward Laplacian, Li et al. 2023): n entries cost
-    about n + 2 evaluations at once, in place of the 2n of products with the Hessian. With `sparse`, entries whose mixed second derivatives are zero by the pattern of the
-    Hessian (`fxgrad.sparsity`) share a direction: for particles that do not meet, as many as one of them has entries;
-    for particles that meet, these up to there. Raises `DTypeError` for integer and complex arguments.
+    about n + 2 evaluations at once, in place of the 2n of products with the Hessian. With `sparse`, entries whose mixed
+    second derivatives are zero by the pattern of the Hessian (`fxgrad.sparsity`) share a direction: for particles that
+    do not meet, as many as one of them has entries; for particles that meet, these up to there. Raises `DTypeError` for
+    integer and complex arguments.
 
     >>> import numpy as np, fxgrad
     >>> float(fxgrad.laplacian(lambda x: np.sum(x ** 3))(np.array([1.0, 2.0])))
