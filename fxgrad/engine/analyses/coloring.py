@@ -66,7 +66,7 @@ def transposed(starts: Indices, indices: Indices, width: int) -> tuple[Indices, 
 def color_columns(starts: Indices, indices: Indices, width: int, rows: Indices | None = None) -> Coloring:
     """Color columns such that no two of a color have an entry in the same row.
 
-    The matrix has entries at `indices[starts[i]:starts[i + 1]]` of row i. Colors that repeat with a period are tried
+    Row i has entries at `indices[starts[i]:starts[i + 1]]`, in order. Colors that repeat with a period are tried
     first, then one column after the other gets the first color that is free, in their order and by decreasing degree.
     `rows` is the row of each entry, if the caller has it.
     """
@@ -81,8 +81,10 @@ def color_columns(starts: Indices, indices: Indices, width: int, rows: Indices |
     if least == width:
         return Coloring(np.arange(width, dtype=np.int32), width)
     if least * counts.size <= _FILLED * indices.size:
+        filled = counts > 0
+        spread = int((indices[starts[1:][filled] - 1] - indices[starts[:-1][filled]]).max())
         for period in range(least, min(least + _PERIODS, width) + 1):
-            if _is_free(rows, indices, period, counts.size):
+            if spread < period or _is_free(rows, indices, period, counts.size):
                 return Coloring(np.where(used, np.arange(width) % period, -1).astype(np.int32), period)
     of_column, members = transposed(starts, indices, width)
     found = _greedy(of_column, members, counts.size, range(width))

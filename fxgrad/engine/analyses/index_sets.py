@@ -213,8 +213,8 @@ class Dependence:
     def bounded(self) -> Dependence:
         """Return an equal dependence with few terms; a larger one if it cannot be written out."""
         terms = _distinct(self.terms)
-        few = len(terms) <= _TERMS and sum(map(_extent, terms)) <= max(self.width, 64)
-        if not terms or (few and max(map(_extent, terms)) <= max(self.width, 64)):
+        if len(terms) <= _TERMS and (sum(term.shape[-1] for term in terms) <= max(self.width, 64)
+                                     or sum(map(_extent, terms)) <= max(self.width, 64)):
             return Dependence(self.shape, self.width, terms, self.rest)
         return self.compact(terms)
 
@@ -245,6 +245,9 @@ class Dependence:
     def csr(self) -> tuple[Indices, Indices]:
         """Return the sorted column indices of each row: where each row begins, and the indices."""
         rest = [] if self.rest is None else [self.rest]
+        bands = _bands(self.size, self.terms) if not rest else None
+        if bands is not None:
+            return bands
         if not self.terms:
             matrix = _sum(rest) if rest else scipy_sparse().csr_array((self.size, self.width), dtype=bool)
         else:
@@ -407,6 +410,41 @@ def _sorted_rows(size: int, terms: Sequence[Indices]) -> tuple[Indices, Indices]
     if size and table.shape[1] and int(table[:, 0].min()) < 0:
         keeps &= table >= 0
     return table, keeps
+
+
+def _bands(size: int, terms: Sequence[Indices]) -> tuple[Indices, Indices] | None:
+    """Return what `csr` does, if each term is a diagonal: an index at one distance from each element, or -1."""
+    if not size or not terms or any(term.shape[-1] != 1 for term in terms):
+        return None
+    own = np.arange(size, dtype=np.int32)
+    found: dict[int, Indices] = {}  # by distance, the elements that have an index; None for all
+    middle = size // 2
+    for term in terms:
+        flat = term.reshape(size)
+        place = middle if flat[middle] >= 0 else int(flat.argmax())
+        offset = int(flat[place]) - place
+        present = flat == own + np.int32(offset)
+        if offset >= 0 and np.count_nonzero(present) == size:
+            found[offset] = None
+            continue
+        if np.count_nonzero(present | (flat < 0)) != size:
+            return None
+        present &= flat >= 0
+        if offset not in found:
+            found[offset] = present
+        elif found[offset] is not None:
+            found[offset] |= present
+    offsets = sorted(found)
+    table = own[:, None] + np.array(offsets, np.int32)
+    if all(present is None for present in found.values()):
+        return np.arange(0, table.size + 1, len(offsets)), table.reshape(-1)
+    keeps = np.ones(table.shape, bool)
+    counts = np.zeros(size + 1, np.int64)
+    for place, offset in enumerate(offsets):
+        if found[offset] is not None:
+            keeps[:, place] = found[offset]
+        counts[1:] += keeps[:, place]
+    return np.cumsum(counts), table[keeps]
 
 
 def _filled(size: int, places: Indices, values: Indices) -> Indices:

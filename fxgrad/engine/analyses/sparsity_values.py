@@ -56,11 +56,10 @@ class Walk:
         if all(each.is_empty for each in found):
             return [Dependence(var.aval.shape, self.width, []) for var in equation.outputs]
         results = self.rule_of(equation.primitive)(self, equation, values)
-        if self.width > 8 and not equation.regions:
-            bound = _DENSE * self.width
-            if max(each.most for each in found) < bound <= max(
-                    (each.most for each in results if type(each) is Dependence), default=0):
-                self.blames.append(Blame(equation.primitive, equation.source))
+        bound = _DENSE * self.width
+        if self.width > 8 and bound <= max((each.most for each in results if type(each) is Dependence), default=0) and (
+                not equation.regions and max(each.most for each in found) < bound):
+            self.blames.append(Blame(equation.primitive, equation.source))
         return results
 
 
