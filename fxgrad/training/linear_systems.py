@@ -1,16 +1,21 @@
-"""Linear systems with I - s J for the Jacobian J of a function: dense, or by the narrow band of a sparse J."""
+"""Linear systems with I - s J for the Jacobian J of a function: dense, or sparse in a narrow band or by SciPy."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fxgrad import numpy as fnp
+from fxgrad.engine.api.callbacks import pure_callback
+from fxgrad.engine.api.closures import closure_convert
 from fxgrad.engine.api.jacobians import jacobian
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import linear_transpose
+from fxgrad.engine.api.types import ShapeDtypeStruct
+from fxgrad.engine.caches import BoundedDict, cached
 from fxgrad.engine.ops.factorizations import lu
 from fxgrad.engine.ops.triangular import lu_solve
 from fxgrad.lax.linalg import tridiagonal_solve
@@ -25,13 +30,14 @@ SMALL = 64
 """The number of rows up to which a band is solved as a dense matrix: one operation, which is compiled faster too."""
 
 
-def shifted_jacobian(function: Callable[[Any], Any], at: Any, scale: Any, sparse: Any) -> Solve:
+def shifted_jacobian(function: Callable[[Any], Any], at: Any, scale: Any, sparse: Any, by_scipy: bool = False) -> Solve:
     """Return the function that solves (I - scale J) x = b, where J is the Jacobian of `function` at the vector `at`.
 
-    With `sparse`, which is as in `fxgrad.jacobian`, J is computed from as few products as its pattern allows. If a
-    reordering of the rows and columns makes a narrow band of the pattern, the system is solved within the band, without
-    exchanges of rows between blocks of the band's width; else as a dense matrix. All is differentiable, to any order.
-    With `sparse`, `at` must be traced.
+    With `sparse`, which is as in `fxgrad.jacobian`, J is computed from as few products as its pattern allows. With
+    `by_scipy` the system is solved by SciPy's sparse factors, which leaves compiled code, unless the matrix is
+    tridiagonal or small. Else, if a reordering of the rows and columns makes a narrow band of the pattern, the system
+    is solved within the band, without exchanges of rows between blocks of the band's width, and otherwise as a dense
+    matrix. All is differentiable, to any order. With `sparse`, `at` must be traced.
     """
     size = at.shape[0]
     if not size:
@@ -41,6 +47,8 @@ def shifted_jacobian(function: Callable[[Any], Any], at: Any, scale: Any, sparse
     matrix = jacobian(function, sparse=sparse)(at)
     entries, (rows, columns) = matrix.data, np.asarray(matrix.indices).T
     band = _find_band(rows, columns, size)
+    if by_scipy and band.width > 1 and size > SMALL:
+        return _solve_by_scipy(entries, rows, columns, size, scale)
     if NARROW * band.width > size:
         dense = _place(entries, rows * size + columns, (size, size))
         return _solve_dense(fnp.eye(size, dtype=at.dtype) - scale * dense)
@@ -83,6 +91,54 @@ def _place(entries: Any, at: Any, shape: tuple[int, ...]) -> Any:
     sources = np.full(int(np.prod(shape)), len(at), np.int64)
     sources[at] = np.arange(len(at))
     return fnp.concatenate([entries, fnp.zeros(1, entries.dtype)])[sources].reshape(shape)
+
+
+class _ScipySolver:
+    """SciPy's direct solver for the matrices of one pattern, with the factors of those that were last solved with."""
+
+    def __init__(self, rows: Any, columns: Any, size: int) -> None:
+        self._rows, self._columns, self._size = rows, columns, size
+        self._factors = BoundedDict(2)
+        self.solve, self.solve_transposed = (functools.partial(self._solve, kind) for kind in "NT")
+
+    def _solve(self, kind: str, entries: Any, b: Any) -> Any:
+        key = entries.dtype, entries.tobytes()
+        factors = self._factors.get(key)
+        if factors is None:
+            factors = self._factors.add(key, self._factor(entries))
+        return np.full_like(b, np.nan) if factors == "singular" else factors.solve(b, kind)
+
+    def _factor(self, entries: Any) -> Any:
+        from scipy.sparse import csc_array
+        from scipy.sparse.linalg import splu
+        shape = (self._size, self._size)
+        try:
+            return splu(csc_array((entries, (self._rows, self._columns)), shape=shape))
+        except RuntimeError:  # of a singular matrix: the step is refused, as one with NaN is
+            return "singular"
+
+
+@cached("sparse solvers", 32)
+def _scipy_solver(rows: bytes, columns: bytes, size: int) -> _ScipySolver:
+    return _ScipySolver(np.frombuffer(rows, np.int64), np.frombuffer(columns, np.int64), size)
+
+
+def _solve_by_scipy(entries: Any, rows: Any, columns: Any, size: int, scale: Any) -> Solve:
+    every = fnp.concatenate([-scale * entries, fnp.ones(size, entries.dtype)])
+    rows, columns = (np.concatenate([places, np.arange(size)]).astype(np.int64) for places in (rows, columns))
+    solver = _scipy_solver(rows.tobytes(), columns.tobytes(), size)
+    known = stop_gradient(every)
+
+    def by(method: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda _, b: pure_callback(method, ShapeDtypeStruct(b.shape, b.dtype), known, b,
+                                          vmap_method="sequential")
+
+    def multiply(x: Any) -> Any:
+        return fnp.zeros(size, x.dtype).at[rows].add(every * x[columns])
+
+    recorded, captured = closure_convert(multiply, fnp.zeros(size, entries.dtype))  # once for all right-hand sides
+    return lambda b: custom_linear_solve(lambda x: recorded(x, *captured), b, by(solver.solve),
+                                         by(solver.solve_transposed))
 
 
 def _solve_tridiagonal(entries: Any, rows: Any, columns: Any, size: int, scale: Any, _: int) -> Solve:

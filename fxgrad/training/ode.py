@@ -18,7 +18,7 @@ from fxgrad.engine.api.jacobians import jacobian
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import vjp
 from fxgrad.engine.api.sparse_derivatives import given_pattern
-from fxgrad.engine.frontend.operands import as_array_operand
+from fxgrad.engine.frontend.operands import as_array_operand, is_staging
 from fxgrad.engine.higher_order.series import solution_program
 from fxgrad.engine.ops.strong import strong_mul
 from fxgrad.engine.tracing.tape import aval_of
@@ -63,10 +63,11 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
     as short as these, however smooth the solution is. A step, of order 5 as well, solves eight linear systems with one
     matrix, made of the Jacobian of `func` (Rodas5P, Steinebach, 2023). Steps end at each of the times, so that many
     times are many steps. States are float32, float64 or complex. Systems are dense, with n^3 operations a step, unless
-    `sparse=True`: then the Jacobian is computed from as few products as its pattern allows, and if some order of the
-    rows makes a narrow band of the pattern, the systems are solved in the band, compiled and not. Blocks of the band
-    exchange no rows, which is accurate where fast motions decay. `sparse` may also be a matrix or a `Pattern` that has
-    all places that are not 0; a complex array has a row for each real part, then one for each imaginary part.
+    `sparse=True`: then the Jacobian is computed from as few products as its pattern allows, and the systems are solved
+    by SciPy's sparse factors; compiled, in a band, if some order of the rows makes a narrow one of the pattern. Blocks
+    of the band exchange no rows, which is accurate where fast motions decay. `sparse` may also be a matrix or a
+    `Pattern` that has all places that are not 0; a complex array has a row for each real part, then one for each
+    imaginary part.
 
     With `method="taylor"` a step is the Taylor polynomial of the solution, of degree `order`, as long as its last terms
     allow (Jorba and Zou, 2005): fewer and longer steps for smooth `func` and small tolerances. `func` is traced, and
@@ -157,7 +158,7 @@ def _steps_of(method: str, order: int, sparse: Any) -> Callable[..., Any]:
     if method == "taylor":
         return functools.partial(_solve_by_series, order)
     scheme = Scheme(_runge_kutta_step, _runge_kutta_value) if method == "runge-kutta" else Scheme(
-        functools.partial(_rosenbrock_step, sparse), None)
+        functools.partial(_rosenbrock_step, sparse, not is_staging()), None)
     return functools.partial(_solve_adaptive, scheme)
 
 
@@ -215,9 +216,9 @@ def _runge_kutta_step(field: Field, state: Any, slope: Any, time: Any, size: Any
     return moved, stages[-1], _sum(ERROR, stages, size), (slope, state + _sum(MIDDLE, stages, 0.5 * size))
 
 
-def _rosenbrock_step(sparse: Any, field: Field, state: Any, slope: Any, time: Any, size: Any,
+def _rosenbrock_step(sparse: Any, by_scipy: bool, field: Field, state: Any, slope: Any, time: Any, size: Any,
                      ) -> tuple[Any, Any, Any, Any]:
-    moved, error = rosenbrock_step(field, sparse, state, slope, time, size)
+    moved, error = rosenbrock_step(field, sparse, by_scipy, state, slope, time, size)
     return moved, field(moved, time + size), error, ()
 
 

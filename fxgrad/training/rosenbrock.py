@@ -33,15 +33,15 @@ COUPLINGS: tuple[tuple[float, ...], ...] = (
      -54.66780262877968, -9.48861652309627))
 
 
-def rosenbrock_step(field: Callable[[Any, Any], Any], sparse: Any, state: Any, slope: Any, time: Any, size: Any,
-                    ) -> tuple[Any, Any]:
+def rosenbrock_step(field: Callable[[Any, Any], Any], sparse: Any, by_scipy: bool, state: Any, slope: Any, time: Any,
+                    size: Any) -> tuple[Any, Any]:
     """Return the state after a step, and its error.
 
     `slope` is the field at the state and the time. The systems are those of the method times h gamma, so that steps of
     length 0 are finite.
     """
     length = fnp.asarray(size).astype(state.dtype)
-    solve = shifted_jacobian(lambda y: field(y, time), state, GAMMA * length, sparse)
+    solve = shifted_jacobian(lambda y: field(y, time), state, GAMMA * length, sparse, by_scipy)
     drift = jvp(lambda moment: field(state, moment), (time,), (fnp.ones_like(time),))[1] * length
     stages: list[Any] = []
     moved = state

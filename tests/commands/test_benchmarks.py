@@ -41,7 +41,7 @@ def test_every_line_of_the_table_of_bars_is_measured():
     assert with_bars == {"gradient", "declared", "first call", "record", "transform", "lower", "dispatch", "closure",
                          "compiled", "scan", "while", "library", "dataflow", "training", "cheap gradient",
                          "checks", "control flow", "series", "laplacian", "rolling", "compilation", "sparse",
-                         "curvature", "inside", "sparse problem"}
+                         "curvature", "inside", "sparse problem", "stiff"}
 
 
 @pytest.mark.parametrize(("other", "message"), [

@@ -13,7 +13,7 @@ from scipy.integrate import solve_ivp
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError
-from fxgrad.training.linear_systems import shifted_jacobian
+from fxgrad.training.linear_systems import _scipy_solver, _ScipySolver, shifted_jacobian
 
 odeint = functools.partial(fxgrad.odeint, method="rosenbrock")
 T = np.array([0.0, 0.7, 2.0])
@@ -274,6 +274,81 @@ def test_systems_in_a_band_have_batches_and_second_derivatives(width):
 
     scales = np.array([0.1, 0.5, 0.9])
     np.testing.assert_allclose(curvature(True)(scales), curvature(False)(scales), rtol=1e-9)
+
+
+def scattered(size: int, seed: int) -> Any:
+    """Return a matrix whose rows have four entries anywhere, of which no order makes a band."""
+    rng = np.random.default_rng(seed)
+    matrix = np.zeros((size, size))
+    matrix[np.repeat(np.arange(size), 4), rng.integers(0, size, 4 * size)] = rng.normal(size=4 * size) / 4.0
+    return matrix
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_systems_are_solved_by_scipy(dtype):
+    """With their derivatives, in batches, and to the second order; each matrix is factored once for all solves."""
+    size = 90
+    matrix, b = scattered(size, 0).astype(dtype), np.cos(np.arange(size)).astype(dtype)
+    factored = []
+
+    def value(sparse, by_scipy):
+        def function(scale, b, y):
+            solve = shifted_jacobian(lambda y: matrix @ fnp.sin(y), y, scale, sparse, by_scipy)
+            return fnp.sum(fnp.sin(solve(b)) * solve(b[::-1]))
+        return function
+
+    at = np.asarray(0.7, dtype), b, 0.1 * b
+    tolerance = {"float64": 1e-9, "float32": 1e-4}[dtype]
+    program = fxgrad.make_program(fxgrad.value_and_grad(value(True, True), (0, 1, 2)))(*at)
+    names = {equation.primitive.name for equation in program.equations}
+    assert "custom_linear_solve" in names
+    assert "lu" not in names
+    _scipy_solver.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        own = _ScipySolver._factor
+        patch.setattr(_ScipySolver, "_factor", lambda self, entries: factored.append(0) or own(self, entries))
+        found = program(*at)
+    assert len(factored) == 1
+    expected = fxgrad.value_and_grad(value(False, False), (0, 1, 2))(*at)
+    for one, other in zip(fxgrad.tree.leaves(found), fxgrad.tree.leaves(expected), strict=True):
+        assert one.dtype == dtype
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+    scales = np.array([0.1, 0.5], dtype)
+
+    def curvature(by_scipy):
+        slope = fxgrad.grad(lambda scale: value(by_scipy, by_scipy)(scale, b, scale * b))
+        return fxgrad.vmap(lambda scale: fxgrad.jvp(slope, (scale,), (np.ones((), dtype),))[1])(scales)
+    np.testing.assert_allclose(curvature(True), curvature(False), rtol=10 * tolerance)
+
+
+def test_a_singular_system_is_nan():
+    """I - J is singular: a step with it is refused, as one with NaN is."""
+    rotated = scattered(90, 1)
+    rotated[0] = np.eye(90)[0]
+    program = fxgrad.make_program(lambda y: shifted_jacobian(lambda y: rotated @ y, y, 1.0, True, True)(y))(np.ones(90))
+    assert np.isnan(program(np.ones(90))).all()
+
+
+@pytest.mark.slow
+def test_a_field_on_a_square_is_solved_un_jitted_as_compiled():
+    points = 10
+
+    def field(y, t):
+        w = fnp.pad(y.reshape(points, points), 1)
+        spread = w[2:, 1:-1] + w[:-2, 1:-1] + w[1:-1, 2:] + w[1:-1, :-2] - 4.0 * w[1:-1, 1:-1]
+        return (100.0 * spread + fnp.cos(t) - w[1:-1, 1:-1] ** 3).ravel()
+
+    def solve(y, t=T):
+        return odeint(field, y, t, sparse=True, rtol=1e-8, atol=1e-8)
+
+    y0 = np.sin(np.arange(points ** 2.0))
+    expected = fxgrad.jit(solve)(y0)
+    np.testing.assert_allclose(solve(y0), expected, rtol=1e-9, atol=1e-12)
+    single = solve(*(jnp.asarray(each, "float32") for each in (y0, T)))
+    np.testing.assert_allclose(single, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(fxgrad.vmap(solve)(np.stack([y0, 2 * y0]))[0], expected, rtol=1e-6, atol=1e-8)
+    gradient = fxgrad.grad(lambda y: fnp.sum(solve(y)[1] ** 2))
+    np.testing.assert_allclose(gradient(y0), fxgrad.jit(gradient)(y0), rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from benchmarks import (
     series,
     sparse,
     sparse_problems,
+    stiff,
     training,
     unjitted_models,
 )
@@ -32,7 +33,7 @@ WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for module in (gradients, second_order, custom_rules, unjitted_models, library_calls, dataflow, first_calls,
                    programs, dispatch, compiled, control_flow, checked_calls, training, cheap_gradients, derivatives,
-                   series, laplacians, rolling, sparse, sparse_problems, curvature, inside)
+                   series, laplacians, rolling, sparse, sparse_problems, stiff, curvature, inside)
     for workload in module.WORKLOADS}
 
 
