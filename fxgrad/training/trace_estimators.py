@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from fxgrad import numpy as fnp
 from fxgrad import random
 from fxgrad.engine import tree
+from fxgrad.engine.api.argument_names import Argnames, by_names
 from fxgrad.engine.api.arguments import (
     Argnums,
     check_chunk_size,
@@ -37,15 +39,15 @@ class Estimate(NamedTuple):
 
 
 def laplacian(fun: Callable[..., Any], samples: int, argnums: Argnums = 0, *, chunk_size: int | None = None,
-              ) -> Callable[..., Estimate]:
+              argnames: Argnames | None = None) -> Callable[..., Estimate]:
     """Return the function `(key, *args)` -> estimate of the Laplacian of `fun` from `samples` random directions.
 
     It is the mean of second derivatives along directions whose entries are 1 or -1 (Hutchinson, 1990): unbiased, and
     exact where the Hessian is diagonal; the variance of one draw is twice the sum of the squares of the other entries.
     The result is an `Estimate`, whose `value` and `error` are like the output of `fun`. `argnums` are positions among
-    `args`, as for `fxgrad.laplacian`. `chunk_size` bounds how many directions are computed at once, and so the memory.
-    Take it where `fxgrad.laplacian`, whose cost grows with the number of entries, is too expensive. Raises as it does,
-    and `ArgumentError` for fewer than two samples.
+    `args`, and `argnames` names, as for `fxgrad.laplacian`. `chunk_size` bounds how many directions are computed at
+    once, and so the memory. Take it where `fxgrad.laplacian`, whose cost grows with the number of entries, is too
+    expensive. Raises as it does, and `ArgumentError` for fewer than two samples.
 
     >>> import numpy as np, fxgrad
     >>> estimate = fxgrad.stochastic.laplacian(lambda x: np.sum(x ** 3), 8)(fxgrad.random.key(0), np.array([1.0, 2.0]))
@@ -54,11 +56,11 @@ def laplacian(fun: Callable[..., Any], samples: int, argnums: Argnums = 0, *, ch
     """
     def draw(of_selected: Callable[..., Any], args: Any, direction: Any) -> Any:
         return derivatives(of_selected, 2)(args, direction=direction)[2]
-    return _estimator("stochastic.laplacian", fun, samples, argnums, chunk_size, draw)
+    return _estimator("stochastic.laplacian", fun, samples, argnums, argnames, chunk_size, draw)
 
 
 def hessian_diag(fun: Callable[..., Any], samples: int, argnums: Argnums = 0, *, chunk_size: int | None = None,
-                 ) -> Callable[..., Estimate]:
+                 argnames: Argnames | None = None) -> Callable[..., Estimate]:
     """Return the function `(key, *args)` -> estimate of the diagonal of the Hessian from `samples` random directions.
 
     It is the mean of v * (H v), element by element, for directions v whose entries are 1 or -1 (Bekas, Kokiopoulou and
@@ -72,11 +74,11 @@ def hessian_diag(fun: Callable[..., Any], samples: int, argnums: Argnums = 0, *,
     """
     def draw(of_selected: Callable[..., Any], args: Any, direction: Any) -> Any:
         return tree.map(lambda one, other: one * other, hvp(of_selected, (args,), (direction,)), direction)
-    return _estimator("stochastic.hessian_diag", fun, samples, argnums, chunk_size, draw)
+    return _estimator("stochastic.hessian_diag", fun, samples, argnums, argnames, chunk_size, draw)
 
 
 def divergence(fun: Callable[..., Any], samples: int, argnums: Argnums = 0, *, chunk_size: int | None = None,
-               ) -> Callable[..., Estimate]:
+               argnames: Argnames | None = None) -> Callable[..., Estimate]:
     """Return the function `(key, *args)` -> estimate of the divergence of a field from `samples` random directions.
 
     It is the mean of v · (J v) for directions v whose entries are 1 or -1 (Hutchinson, 1990; as in FFJORD, Grathwohl
@@ -92,12 +94,13 @@ def divergence(fun: Callable[..., Any], samples: int, argnums: Argnums = 0, *, c
     def draw(of_selected: Callable[..., Any], args: Any, direction: Any) -> Any:
         _, moved = jvp(of_selected, (args,), (direction,))
         return sum(fnp.sum(one * other) for one, other in zip(tree.leaves(moved), tree.leaves(direction), strict=True))
-    return _estimator("stochastic.divergence", fun, samples, argnums, chunk_size, draw,
+    return _estimator("stochastic.divergence", fun, samples, argnums, argnames, chunk_size, draw,
                       is_field=True)
 
 
-def _estimator(what: str, fun: Callable[..., Any], samples: int, argnums: Argnums, chunk_size: int | None,
-               draw: Callable[[Callable[..., Any], Any, Any], Any], is_field: bool = False) -> Callable[..., Estimate]:
+def _estimator(what: str, fun: Callable[..., Any], samples: int, argnums: Argnums, argnames: Argnames | None,
+               chunk_size: int | None, draw: Callable[[Callable[..., Any], Any, Any], Any], is_field: bool = False,
+               ) -> Callable[..., Estimate]:
     """Return the function that takes the mean and the standard error of `draw` over random signs."""
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 2:
         raise ArgumentError(at_user_line(
@@ -105,6 +108,14 @@ def _estimator(what: str, fun: Callable[..., Any], samples: int, argnums: Argnum
             f"fxgrad.{what}(f, 16)(key, x)"))
     check_chunk_size(what, chunk_size)
     transformation(what, fun)
+    if argnames is not None:
+        def with_key(key: Any) -> Callable[..., Any]:
+            def transform(function: Callable[..., Any], numbers: Argnums) -> Callable[..., Any]:
+                return functools.partial(_estimator(what, function, samples, numbers, None, chunk_size, draw, is_field),
+                                         key)
+            return by_names(what, transform, fun, argnames, argnums)
+        with_key(None)  # it raises for names that the function does not have
+        return lambda key, *args, **kwargs: with_key(key)(*args, **kwargs)
 
     def estimate(key: Any, *args: Any, **kwargs: Any) -> Estimate:
         selected = select_arguments(what, fun, argnums, args)

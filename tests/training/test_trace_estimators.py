@@ -69,6 +69,21 @@ def test_containers_dtypes_and_several_arguments() -> None:
     assert stochastic.laplacian(lambda x, power: fnp.sum(x ** power), 2)(KEY, X, power=2).value == 8.0
 
 
+@pytest.mark.parametrize("transformed", [lambda f: f, fxgrad.jit], ids=["un-jitted", "jitted"])
+def test_arguments_are_chosen_by_name(transformed: Any) -> None:
+    def function(scale: Any, x: Any, *, t: Any = 1.0) -> Any:
+        return scale * fnp.sum(x ** 3) * t ** 2
+
+    found = transformed(stochastic.laplacian(function, 8, argnames="x"))(KEY, 2.0, x=X, t=3.0)
+    assert found.value == pytest.approx(18.0 * 6 * X.sum())
+    of_both = transformed(stochastic.hessian_diag(function, 8, argnames=("x", "t")))(KEY, 2.0, X, t=3.0).value
+    expected = stochastic.hessian_diag(lambda x, t: function(2.0, x, t=t), 8, (0, 1))(KEY, X, 3.0).value
+    for one, other in zip(of_both, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-14)
+    field = stochastic.divergence(lambda scale, x: scale * x ** 2, 8, argnames="x")
+    assert transformed(field)(KEY, 2.0, X).value == pytest.approx(4.0 * X.sum())
+
+
 def test_they_are_differentiated() -> None:
     def loss(scale: Any) -> Any:
         return stochastic.laplacian(lambda x: fnp.sum(scale * x ** 3), 4)(KEY, X).value
@@ -88,6 +103,10 @@ def test_they_are_differentiated() -> None:
     (ArgumentError, ("grad needs a function with a scalar output, and function returned f64[4]. Sum or average it, "
      "grad(lambda x: np.sum(function(x))), or use jacrev for all derivatives"),
      lambda: stochastic.hessian_diag(lambda x: x, 2)(KEY, X)),
+    (ArgumentError, 'stochastic.divergence: argnames=\'y\', and function has no parameter y; it has x',
+     lambda: stochastic.divergence(lambda x: fnp.sin(x), 2, argnames="y")),
+    (ArgumentError, "stochastic.laplacian takes argnums or argnames, and got argnums=1 and argnames='x'. Leave one out",
+     lambda: stochastic.laplacian(lambda x: x, 2, 1, argnames="x")),
 ])
 def test_bad_input_is_named(error: type[Exception], text: str, call: Any) -> None:
     with pytest.raises(error) as caught:
