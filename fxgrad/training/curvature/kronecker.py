@@ -12,7 +12,7 @@ from fxgrad import tree, vmap
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.extend import Aval, at_user_line, function_name, hide_frames, transformation
 from fxgrad.training.curvature.norms import factors_of, joined_terms, parts_of
-from fxgrad.training.curvature.passes import pull_back, require_batch, trace_loss
+from fxgrad.training.curvature.passes import UseInLoop, pull_back, require_batch, trace_loss
 from fxgrad.training.curvature.uses import ParameterUses, Use, axes_of, is_swapped
 
 __all__ = ["KroneckerFactors", "Placement", "kfac_factors"]
@@ -159,21 +159,31 @@ def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[An
     traced = trace_loss("kfac_factors", loss, params, example, lambda found: found.reason)
     placements = [_placement(aval, found) for aval, found in zip(traced.avals, traced.uses, strict=True)]
     chosen = [number for number, found in enumerate(placements) if found is not None]
-    uses = [use for number in chosen for use in traced.uses[number].uses]
+    uses = [UseInLoop(use, traced.uses[number].loop) for number in chosen for use in traced.uses[number].uses]
     operands, cotangents, _ = pull_back(traced, uses, [])
-    values = {id(use): (given, cotangent)
-              for use, given, cotangent in zip(uses, operands, cotangents, strict=True)}
+    given = iter(zip(operands, cotangents, strict=True))
     result: list[KroneckerFactors | None] = [None] * len(placements)
     for number in chosen:
-        own, placement = traced.uses[number].uses, placements[number]
+        found, placement = traced.uses[number], placements[number]
         assert placement is not None
-        terms = [joined_terms([factors_of(use, *values[id(use)], traced.avals[number]) for use in part])[0]
-                 for part in _in_entry_order(parts_of(own))]
-        one, other = (fnp.concatenate([term.factors[place] for term in terms], axis=0) for place in (0, 1))
-        if is_swapped(own[0]):
-            one, other = other, one
+        one, other = _rows_of_parameter(traced.avals[number], found, [next(given) for _ in found.uses])
         result[number] = KroneckerFactors(one, other, placement)
     return result
+
+
+def _rows_of_parameter(aval: Aval, found: ParameterUses, given: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Return inputs and cotangents of a parameter's layers, from the operands and cotangents of its uses."""
+    def of_entry(given: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+        values = {id(use): own for use, own in zip(found.uses, given, strict=True)}
+        terms = [joined_terms([factors_of(use, *values[id(use)], found.entry(aval)) for use in part])[0]
+                 for part in _in_entry_order(parts_of(found.uses))]
+        one, other = (fnp.concatenate([term.factors[place] for term in terms], axis=0) for place in (0, 1))
+        return (other, one) if is_swapped(found.uses[0]) else (one, other)
+
+    if found.loop is None:
+        return of_entry(given)
+    one, other = (fnp.squeeze(factor, 1) for factor in vmap(of_entry)([*given]))  # each entry is one block
+    return one, other
 
 
 def _in_entry_order(parts: list[list[Use]]) -> list[list[Use]]:
@@ -184,6 +194,9 @@ def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
     """Return the axes of a parameter that is used as one layer, or as layers in its entries along one axis."""
     if not found.uses:
         return None
+    if found.loop is not None:
+        entry = _placement(found.entry(aval), found._replace(loop=None))
+        return None if entry is None or entry.blocks else _stacked(entry, 0, found.steps)
     first = found.uses[0]
     layer, steps = first.layer, first.steps
     alike = {(use.layer.kind, *((axes, step[:2]) for axes, step in use.steps), *axes_of(use)) for use in found.uses}

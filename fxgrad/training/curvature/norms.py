@@ -12,7 +12,7 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad import tree, vmap
 from fxgrad.extend import Aval, function_name, hide_frames, transformation
-from fxgrad.training.curvature.passes import pull_back, require_batch, trace_loss
+from fxgrad.training.curvature.passes import UseInLoop, pull_back, require_batch, trace_loss
 from fxgrad.training.curvature.rules import wide
 from fxgrad.training.curvature.uses import ParameterUses, Use, are_apart, is_swapped, sorted_axes
 
@@ -70,17 +70,26 @@ def _squares_of_example(loss: Callable[..., Any], params: Any, example: Sequence
     """Return the squared norms of the gradients of one example, one for each parameter."""
     traced = trace_loss("per_example_norms", loss, params, example, reason_for_gradient)
     direct = [number for number, found in enumerate(traced.uses) if reason_for_gradient(found)]
-    uses = [use for number, found in enumerate(traced.uses) if number not in direct for use in found.uses]
+    uses = [UseInLoop(use, found.loop) for number, found in enumerate(traced.uses) if number not in direct
+            for use in found.uses]
     operands, cotangents, gradients = pull_back(traced, uses, direct)
     squares: list[Any] = [None] * len(traced.uses)
     for number, gradient in zip(direct, gradients, strict=True):
         squares[number] = _square(wide(gradient, traced.avals[number].dtype))
-    given = iter(zip(uses, operands, cotangents, strict=True))
+    given = iter(zip(operands, cotangents, strict=True))
     for number, found in enumerate(traced.uses):
         if number not in direct:
             own = [next(given) for _ in found.uses]
-            squares[number] = _square_of_sum(traced.avals[number], own)
+            squares[number] = _square_of_parameter(traced.avals[number], found, own)
     return squares
+
+
+def _square_of_parameter(aval: Aval, found: ParameterUses, given: Sequence[tuple[Any, Any]]) -> Any:
+    """Return the squared norm of the gradient of a parameter, from the operands and cotangents of its uses."""
+    def of_entry(given: Sequence[tuple[Any, Any]]) -> Any:
+        return _square_of_sum(found.entry(aval), [(use, *values) for use, values in zip(
+            found.uses, given, strict=True)])
+    return of_entry(given) if found.loop is None or not found.uses else fnp.sum(vmap(of_entry)([*given]))
 
 
 def reason_for_gradient(found: ParameterUses) -> str:

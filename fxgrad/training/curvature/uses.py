@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.extend import Equation, Literal, Program, Variable, memoize
+from fxgrad.extend import Aval, Equation, Literal, Program, Variable, memoize, primitives
 from fxgrad.text import inline
 from fxgrad.text.inlining import holds_call
 from fxgrad.text.short import operation_name
@@ -38,11 +38,24 @@ class Use(NamedTuple):
 
 
 class ParameterUses(NamedTuple):
-    """All uses of one parameter: its layers, or the reason, with the line, why its gradient is no sum over layers."""
+    """All uses of one parameter: its layers, or the reason, with the line, why its gradient is no sum over layers.
+
+    With `loop` they are in the body of this scan, as `loop_body` returns it, for each entry of the parameter in turn.
+    """
 
     uses: tuple[Use, ...]
     reason: str = ""
     line: str = ""
+    loop: Equation | None = None
+
+    @property
+    def steps(self) -> int:
+        """The number of entries of the parameter that have layers of their own in a loop; 1 without a loop."""
+        return 1 if self.loop is None else self.loop.params["length"]
+
+    def entry(self, aval: Aval) -> Aval:
+        """Return the type of what the layers use, given that of the parameter."""
+        return aval if self.loop is None else Aval(aval.shape[1:], aval.dtype)
 
 
 class _View(NamedTuple):
@@ -69,12 +82,19 @@ def _is_short(equation: Equation) -> bool:
     return steps <= MOST_STEPS and steps * len(region.program.equations) <= MOST_UNROLLED
 
 
-def find_uses(program: Program, first: int, count: int) -> list[ParameterUses]:
-    """Return the uses of the inputs of an opened `program` from `first` on, `count` of them."""
-    found: list[list[Use]] = [[] for _ in range(count)]
+def loop_body(loop: Equation) -> Program:
+    """Return the program of a step of a scan, with its calls opened."""
+    return opened_program(loop.params["program"], loops=False)
+
+
+def find_uses(program: Program, parameters: Sequence[Variable]) -> list[ParameterUses]:
+    """Return the uses of some inputs of an opened `program`."""
+    count = len(parameters)
+    found: list[Any] = [[] for _ in range(count)]
+    loops: dict[int, list[ParameterUses]] = {}
     reasons: dict[int, tuple[str, str]] = {}
     views: dict[Variable, _View] = {}
-    for number, var in enumerate(program.inputs[first:first + count]):
+    for number, var in enumerate(parameters):
         views[var] = _View(number, (), tuple(range(len(var.aval.shape))))
     for equation in program.equations:
         places = [place for place, atom in enumerate(equation.inputs)
@@ -89,8 +109,12 @@ def find_uses(program: Program, first: int, count: int) -> list[ParameterUses]:
                 views[var] = (_View(view.leaf, view.steps, tuple(view.axes[axis] for axis in axes)) if not steps else
                               _View(view.leaf, (*view.steps, (view.axes, *steps)), axes))
             continue
+        entries = _uses_in_loop(equation, {place: views[equation.inputs[place]] for place in places})  # type: ignore[index]
         for place in places:
             view = views[equation.inputs[place]]  # type: ignore[index]
+            if place in entries:
+                loops.setdefault(view.leaf, []).append(entries[place])
+                continue
             rule = layer_rules.of(equation.primitive)
             layer = (f"{operation_name(equation)} is no layer" if rule is None else
                      "it meets a parameter" if len(places) > 1 else rule(equation, place))
@@ -101,8 +125,29 @@ def find_uses(program: Program, first: int, count: int) -> list[ParameterUses]:
     for atom in program.outputs:
         if isinstance(atom, Variable) and atom in views:
             reasons.setdefault(views[atom].leaf, ("it is a result", ""))
-    return [ParameterUses((), *reasons[number]) if number in reasons else _combined(uses)
-            for number, uses in enumerate(found)]
+    for number, own in loops.items():
+        reason = next(((each.reason, each.line) for each in own if each.reason), None)
+        if reason is None and (len(own) > 1 or found[number]):
+            reason = "it is used in a loop and elsewhere", ""
+        if reason is not None:
+            reasons.setdefault(number, reason)
+        else:
+            found[number] = own[0]
+    return [ParameterUses((), *reasons[number]) if number in reasons else
+            uses if isinstance(uses, ParameterUses) else _combined(uses) for number, uses in enumerate(found)]
+
+
+def _uses_in_loop(equation: Equation, given: dict[int, _View]) -> dict[int, ParameterUses]:
+    """Return, by place, the uses of the parameters whose entries a scan goes through; of no other operation's."""
+    if equation.primitive is not primitives.scan:
+        return {}
+    first = equation.params["num_consts"] + equation.params["num_carry"]
+    stacks = [place for place, view in given.items() if place >= first and not view.steps
+              and view.axes == tuple(range(len(view.axes)))]
+    body = loop_body(equation)
+    uses = find_uses(body, [body.inputs[place] for place in stacks])
+    return {place: own._replace(loop=equation) if own.loop is None else ParameterUses((), "it is in a loop in a loop")
+            for place, own in zip(stacks, uses, strict=True)}
 
 
 def _line(equation: Equation) -> str:

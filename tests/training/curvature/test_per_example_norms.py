@@ -48,6 +48,24 @@ def stack(layers: Any, x: Any) -> Any:
     return fnp.sum(fxgrad.scan(lambda h, layer: (fnp.tanh(h @ layer[0] + layer[1]), None), x, layers)[0])
 
 
+def deep(params: Any, x: Any, tokens: Any) -> Any:
+    """A stack, last layer first, of lookups, dense layers at two positions, twice one matrix, and scales."""
+    def layer(h: Any, own: Any) -> Any:
+        h = h + own["table"][tokens] + params["offset"]
+        h = fxgrad.checkpoint(lambda h: fnp.tanh(h @ own["w"] @ own["w"].T + own["b"]))(h)
+        return h * own["gain"], fnp.sum(h)
+
+    stacked = {name: params[name] for name in ("b", "gain", "table", "w")}
+    last, sums = fxgrad.scan(layer, x, stacked, reverse=True)
+    return fnp.sum(last ** 2) + fnp.sum(fnp.sin(sums))
+
+
+def nested(layers: Any, x: Any) -> Any:
+    def outer(h: Any, group: Any) -> Any:
+        return fxgrad.scan(lambda h, w: (fnp.tanh(h @ w), None), h, group)[0], None
+    return fnp.sum(fxgrad.scan(outer, x, layers)[0])
+
+
 def recurrent(w: Any, xs: Any) -> Any:
     return fnp.sum(fxgrad.scan(lambda h, x: (fnp.tanh(h @ w + x), None), np.ones(12), xs)[0])
 
@@ -112,6 +130,21 @@ CASES = {
     "experts": Case(lambda w, x: fnp.sum(fnp.einsum("htd,hde->hte", x, w) ** 3), draw(3, 10, 12), (draw(4, 3, 2, 10),),
                     [DENSE]),
     "scan over layers": Case(stack, (draw(3, 4, 4), draw(3, 4)), (draw(5, 4),), [("dense",) * 3, ("bias",) * 3]),
+    "a long stack": Case(lambda layers, x: stack((layers, 0.1 * np.ones((300, 4))), x), 0.3 * draw(300, 4, 4),
+                         (draw(2, 4),), [("dense",) * 300]),
+    "a deep stack": Case(deep, {"b": draw(3, 2, 1), "gain": draw(3, 12), "offset": draw(12), "table": draw(3, 50, 12),
+                                "w": 0.3 * draw(3, 12, 40)}, (draw(4, 2, 12), DRAWS.integers(0, 50, (4, 2))), [
+        "it is smaller than the pairs of 12 positions", "it is smaller than the pairs of 2 positions",
+        "scan is no layer", ("lookup",) * 3,
+        ("dense",) * 6]),
+    "a stack in a stack": Case(nested, draw(2, 3, 4, 4), (draw(5, 4),), [("dense",) * 6]),
+    "a stack in two loops": Case(lambda layers, x: stack(layers, stack(layers, x) * x), (draw(3, 4, 4), draw(3, 4)),
+                                 (draw(5, 4),), [("dense",) * 6, "it is smaller than the pairs of 2 positions"]),
+    "a stack with another use": Case(lambda layers, x: stack(layers, x) + fnp.sum(layers[1] ** 2), (
+        draw(3, 4, 4), draw(3, 4)), (draw(5, 4),), [("dense",) * 3, "integer_pow is no layer"]),
+    "transposed layers": Case(lambda layers, x: fnp.sum(fxgrad.scan(lambda h, w: (fnp.tanh(h @ w), None), x,
+                              layers.transpose(0, 2, 1))[0]), draw(3, 4, 4), (draw(5, 4),), [("dense",) * 3]),
+    "no layers": Case(lambda layers, x: stack(layers, x), (draw(0, 4, 4), draw(0, 4)), (draw(5, 4),), [(), ()]),
     "recurrence": Case(recurrent, draw(12, 12), (draw(5, 3, 12),), [("dense",) * 3]),
     "one matrix in three layers": Case(
         lambda w, x: fnp.sum(fnp.tanh(fnp.tanh(x @ w) @ w) @ w.T), draw(12, 12), (draw(5, 12),), [("dense",) * 3]),
@@ -288,6 +321,17 @@ def test_long_loops_are_not_unrolled() -> None:
     assert entry.reason == "scan is no layer"
     np.testing.assert_allclose(curvature.per_example_norms(recurrent)(w, xs), norms_of_gradients(recurrent, w, (xs,)),
                                rtol=1e-9)
+
+
+def test_stacks_of_layers_stay_loops() -> None:
+    loss, params, batch, _ = CASES["scan over layers"]
+    for function in (curvature.per_example_norms(loss), curvature.kfac_factors(loss)):
+        program = fxgrad.make_program(function)(params, *batch)
+        names = [equation.primitive.name for equation in program.equations]
+        assert names.count("scan") == 2  # forward and back
+        assert "tanh" not in names
+    single = fxgrad.jit(curvature.per_example_norms(loss))(params, *batch)
+    np.testing.assert_allclose(single, curvature.per_example_norms(loss)(params, *batch), rtol=1e-9)
 
 
 def test_terms_that_cancel_leave_no_negative_square() -> None:
