@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from fxgrad import numpy as fnp
 from fxgrad import tree, vmap
 from fxgrad.errors import ArgumentError, ShapeError
-from fxgrad.extend import Aval, at_user_line, function_name, hide_frames, transformation
+from fxgrad.extend import Aval, at_user_line, function_name, hide_frames, primitives, transformation
 from fxgrad.training.curvature.norms import factors_of, joined_terms, parts_of
-from fxgrad.training.curvature.passes import UseInLoop, pull_back, require_batch, trace_loss
-from fxgrad.training.curvature.uses import ParameterUses, Use, axes_of, is_swapped
+from fxgrad.training.curvature.passes import TracedLoss, UseInLoop, pull_back, require_batch, trace_loss
+from fxgrad.training.curvature.uses import ParameterUses, Use, axes_of, is_swapped, sorted_axes
 
-__all__ = ["KroneckerFactors", "Placement", "kfac_factors"]
+__all__ = ["Bias", "KroneckerFactors", "Placement", "kfac_factors"]
 
 
 class Placement(NamedTuple):
@@ -32,6 +32,13 @@ class Placement(NamedTuple):
     groups: int = 1
 
 
+class Bias(NamedTuple):
+    """The bias of a layer that is in one block with its weights: the name and the shape of the parameter."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
 @tree.register_dataclass
 @dataclass(frozen=True)
 class KroneckerFactors:
@@ -39,7 +46,9 @@ class KroneckerFactors:
 
     `inputs` has the shape (blocks, i, i) and `outputs` (blocks, o, o), where i and o are the products of the sizes of
     the axes at `placement.ins` and `placement.outs`, and there is one block without `placement.blocks`. The curvature
-    of a block is A ⊗ G, with the parameter as one vector, inputs first.
+    of a block is A ⊗ G, with the parameter as one vector, inputs first. For lookups, whose `placement.kind` is
+    "lookup", A is diagonal, and `inputs` is its diagonal, (blocks, i). With a `bias`, i is one more, for an input 1,
+    and `product` and `solve` take and return pairs (weights, bias).
 
     >>> import numpy as np, fxgrad
     >>> loss = lambda w, x: np.sum(x @ w)
@@ -53,11 +62,13 @@ class KroneckerFactors:
     inputs: Any
     outputs: Any
     placement: Placement = field(metadata={"static": True})
+    bias: Bias | None = field(default=None, metadata={"static": True})
 
     def product(self, value: Any) -> Any:
         """Return the curvature times `value`, an array like the parameter; raise `ShapeError` for another shape."""
         parted = self._parted("product", value)
-        return self._whole(fnp.einsum("bij,bjp,bpo->bio", self.inputs, parted, fnp.swapaxes(self.outputs, 1, 2)))
+        left = self.inputs[:, :, None] * parted if self._is_diagonal else self.inputs @ parted
+        return self._whole(left @ fnp.swapaxes(self.outputs, 1, 2))
 
     def solve(self, value: Any, damping: Any) -> Any:
         """Return `value`, an array like the parameter such as its gradient, times the inverse of the damped curvature.
@@ -71,19 +82,42 @@ class KroneckerFactors:
         [[2.0], [4.0]]
         """
         parted = self._parted("solve", value)
-        means = [fnp.real(fnp.trace(factor, axis1=1, axis2=2)) / max(factor.shape[-1], 1)
+        means = [fnp.real(fnp.sum(factor, axis=1) if self._is_diagonal and factor is self.inputs else
+                          fnp.trace(factor, axis1=1, axis2=2)) / max(factor.shape[-1], 1)
                  for factor in (self.inputs, self.outputs)]
         known = fnp.logical_and(fnp.greater(means[0], 0), fnp.greater(means[1], 0))
         ratio = fnp.sqrt(fnp.where(known, means[0], 1.0) / fnp.where(known, means[1], 1.0))
         root = fnp.sqrt(fnp.asarray(damping, self.inputs.dtype))
-        inputs = self.inputs + (root * ratio)[:, None, None] * fnp.eye(self.inputs.shape[-1], dtype=self.inputs.dtype)
         outputs = self.outputs + (root / ratio)[:, None, None] * fnp.eye(
             self.outputs.shape[-1], dtype=self.outputs.dtype)
-        left = fnp.linalg.solve(inputs, parted)
+        if self._is_diagonal:
+            left = parted / (self.inputs + (root * ratio)[:, None])[:, :, None]
+        else:
+            left = fnp.linalg.solve(self.inputs + (root * ratio)[:, None, None] * fnp.eye(
+                self.inputs.shape[-1], dtype=self.inputs.dtype), parted)
         return self._whole(fnp.swapaxes(fnp.linalg.solve(outputs, fnp.swapaxes(left, 1, 2)), 1, 2))
 
+    @property
+    def _is_diagonal(self) -> bool:
+        return self.placement.kind == "lookup"
+
     def _parted(self, what: str, value: Any) -> Any:
-        """Return an array like the parameter as (blocks, inputs, outputs)."""
+        """Return an array like the parameter, or a pair with one like its bias, as (blocks, inputs, outputs)."""
+        if self.bias is None:
+            return self._parted_weights(what, value)
+        if not (isinstance(value, tuple | list) and len(value) == 2):
+            raise ArgumentError(at_user_line(
+                f"KroneckerFactors.{what}: weights and {self.bias.name} are one block, so that a pair (weights, bias) "
+                f"is needed, got {type(value).__name__}"))
+        weights, bias = value
+        if fnp.shape(bias) != self.bias.shape:
+            raise ShapeError(at_user_line(
+                f"KroneckerFactors.{what}: {self.bias.name} has the shape {self.bias.shape}, and the value "
+                f"{fnp.shape(bias)}; they must be the same"))
+        parted = self._parted_weights(what, weights)
+        return fnp.concatenate([parted, fnp.reshape(bias, (parted.shape[0], 1, parted.shape[2]))], axis=1)
+
+    def _parted_weights(self, what: str, value: Any) -> Any:
         _, shape, blocks, ins, outs, groups = self.placement
         if fnp.shape(value) != shape:
             raise ShapeError(at_user_line(
@@ -96,19 +130,25 @@ class KroneckerFactors:
         return fnp.reshape(ordered, tuple(prod(shape[axis] for axis in axes) for axes in (blocks, ins, outs)))
 
     def _whole(self, parted: Any) -> Any:
-        """Return (blocks, inputs, outputs) as an array like the parameter."""
+        """Return (blocks, inputs, outputs) as an array like the parameter, or a pair with one like its bias."""
+        if self.bias is None:
+            return self._whole_weights(parted)
+        return self._whole_weights(parted[:, :-1]), fnp.reshape(parted[:, -1], self.bias.shape)
+
+    def _whole_weights(self, parted: Any) -> Any:
         _, shape, blocks, ins, outs, groups = self.placement
         axes = (*blocks, *ins, *outs)
         ordered = fnp.reshape(fnp.swapaxes(parted, 1, 2) if groups > 1 else parted, tuple(shape[axis] for axis in axes))
         return fnp.transpose(ordered, tuple(axes.index(axis) for axis in range(len(shape))))
 
 
-def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand") -> Callable[..., Any]:
+def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_biases: bool = False,
+                 ) -> Callable[..., Any]:
     """Return the function `(params, *batch) -> factors` of K-FAC: for each layer, A of its inputs and G of its outputs.
 
     Arguments are those of `per_example_norms(loss)`: `loss(params, *example)` is the scalar loss of one example. The
-    result is a container like `params` of `KroneckerFactors`; None for lookups and for parameters that are no weights
-    of layers, which `fxgrad.curvature.layers(loss)` lists with the reason. For each block of curvature, the mean over
+    result is a container like `params` of `KroneckerFactors`; None for parameters that are no weights of layers, which
+    `fxgrad.curvature.layers(loss)` lists with the reason. For each block of curvature, the mean over
     examples of the outer product of the gradient with itself, A ⊗ G is an approximation, exact for one example at one
     position. With inputs a and cotangents g of the outputs at T positions, and means over examples:
 
@@ -118,8 +158,11 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand") -> Callab
     | `"reduce"` | ā āᵀ of the mean ā over positions | ḡ ḡᵀ of the sum ḡ over positions |
 
     With observations drawn from the model, the curvature is the Fisher matrix; with those of the data it is the
-    empirical one. Biases have A = 1, so that weights and biases are separate blocks. Entries of a stack of layers that
-    a loop goes through are blocks of one parameter.
+    empirical one. Biases have A = 1, so that weights and biases are separate blocks. With `joint_biases`, a bias that
+    is added to the result of a dense layer or a convolution, and both are used nowhere else, is in one block with its
+    weights: these have a further input, 1, and the bias has None. A of a lookup is diagonal for "expand": the share of
+    positions that read each entry; for "reduce" the diagonal alone is kept. Entries of a stack of layers that a loop
+    goes through are blocks of one parameter.
 
     Raises `ArgumentError` for another word, and the errors of `per_example_norms`. The formulas are those of Martens
     and Grosse (arXiv:1503.05671), Grosse and Martens (arXiv:1602.01407) for convolutions, and Eschenhagen, Immer,
@@ -145,7 +188,7 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand") -> Callab
         require_batch("kfac_factors", batch)
 
         def of_example(*example: Any) -> list[Any]:
-            return _rows_of_example(loss, params, example)
+            return _rows_of_example(loss, params, example, joint_biases)
 
         of_example.__name__ = function_name(loss)
         rows = vmap(of_example)(*batch)
@@ -154,11 +197,19 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand") -> Callab
     return factors
 
 
-def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[Any]) -> list[KroneckerFactors | None]:
-    """Return the inputs and cotangents of each layer in the places of factors, (blocks, positions, entries)."""
+def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[Any], joint_biases: bool,
+                     ) -> list[KroneckerFactors | None]:
+    """Return the inputs and cotangents of each layer in the places of factors, (blocks, positions, entries).
+
+    The inputs of a lookup are the entries that are read, (positions,).
+    """
     traced = trace_loss("kfac_factors", loss, params, example, lambda found: found.reason)
     placements = [_placement(aval, found) for aval, found in zip(traced.avals, traced.uses, strict=True)]
-    chosen = [number for number, found in enumerate(placements) if found is not None]
+    biases = {}
+    if joint_biases:
+        weights = [number for number, found in enumerate(placements) if found is not None]
+        biases = {number: bias for number in weights if (bias := _bias_of(traced, number)) in weights}
+    chosen = [number for number, found in enumerate(placements) if found is not None and number not in biases.values()]
     uses = [UseInLoop(use, traced.uses[number].loop) for number in chosen for use in traced.uses[number].uses]
     operands, cotangents, _ = pull_back(traced, uses, [])
     given = iter(zip(operands, cotangents, strict=True))
@@ -167,8 +218,38 @@ def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[An
         found, placement = traced.uses[number], placements[number]
         assert placement is not None
         one, other = _rows_of_parameter(traced.avals[number], found, [next(given) for _ in found.uses])
-        result[number] = KroneckerFactors(one, other, placement)
+        bias = biases.get(number)
+        if bias is None:
+            result[number] = KroneckerFactors(one, other, placement)
+        else:
+            ones = fnp.ones((*one.shape[:-1], 1), one.dtype)
+            result[number] = KroneckerFactors(fnp.concatenate([one, ones], axis=-1), other, placement, Bias(
+                traced.names[bias], traced.avals[bias].shape))
     return result
+
+
+def _bias_of(traced: TracedLoss, number: int) -> int | None:
+    """Return the number of the parameter that is the bias of a layer's weights, if both have this one use."""
+    found = traced.uses[number]
+    if len(found.uses) != 1:
+        return None
+    use, = found.uses
+    shape = use.equation.inputs[use.place].aval.shape
+    outs = tuple(shape[axis] for axis in use.layer.outs)
+    if use.layer.kind not in ("dense", "convolution") or use.layer.blocks or use.steps or (
+            [*sorted_axes(use)[1]] != [*range(len(outs))]):
+        return None
+    result, = use.equation.outputs
+    for other, own in enumerate(traced.uses):
+        if len(own.uses) == 1 and own.uses[0].layer.kind == "bias" and own.loop is found.loop:
+            bias, = own.uses
+            given = bias.equation.inputs[bias.place].aval.shape
+            if (bias.equation.primitive is primitives.add and bias.equation.inputs[1 - bias.place] is result
+                    and bias.equation.outputs[0].aval.shape == result.aval.shape and not bias.steps
+                    and [*bias.axes] == sorted(bias.axes) and bias.layer.rows == use.layer.rows
+                    and tuple(size for size in given if size != 1) == tuple(size for size in outs if size != 1)):
+                return other
+    return None
 
 
 def _rows_of_parameter(aval: Aval, found: ParameterUses, given: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
@@ -196,11 +277,11 @@ def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
         return None
     if found.loop is not None:
         entry = _placement(found.entry(aval), found._replace(loop=None))
-        return None if entry is None or entry.blocks else _stacked(entry, 0, found.steps)
+        return None if entry is None or entry.blocks or entry.kind == "lookup" else _stacked(entry, 0, found.steps)
     first = found.uses[0]
     layer, steps = first.layer, first.steps
     alike = {(use.layer.kind, *((axes, step[:2]) for axes, step in use.steps), *axes_of(use)) for use in found.uses}
-    if layer.is_lookup or len(alike) > 1:
+    if len(alike) > 1 or (layer.is_lookup and steps):
         return None
     operand = first.equation.inputs[first.place].aval
     # The shape of the array that is used, whose axes the operand may have in another order.
@@ -227,11 +308,27 @@ def _stacked(placement: Placement, axis: int, count: int) -> Placement:
 def _averaged(rows: KroneckerFactors, sharing: str) -> KroneckerFactors:
     """Return the factors, given those inputs and cotangents of all examples: (examples, blocks, positions, entries)."""
     inputs, outputs = rows.inputs, rows.outputs
+    if rows.placement.kind == "lookup":
+        return _averaged_lookup(rows, sharing)
     if sharing == "reduce":
         inputs, outputs = fnp.mean(inputs, axis=2, keepdims=True), fnp.sum(outputs, axis=2, keepdims=True)
     examples, _, positions, _ = inputs.shape
     return KroneckerFactors(_outer(inputs) / max(examples * positions, 1), _outer(outputs) / max(examples, 1),
-                            rows.placement)
+                            rows.placement, rows.bias)
+
+
+def _averaged_lookup(rows: KroneckerFactors, sharing: str) -> KroneckerFactors:
+    """Return the factors of a lookup, given the entries that are read, (examples, positions), and the cotangents."""
+    entries, outputs = rows.inputs, rows.outputs
+    size, (examples, positions) = rows.placement.shape[rows.placement.ins[0]], entries.shape
+    entries = fnp.where(fnp.less(entries, 0), size, entries)  # one more, for positions that read none
+    if sharing == "reduce":
+        counts = fnp.zeros((examples, size + 1), outputs.dtype).at[fnp.arange(examples)[:, None], entries].add(1.0)
+        diagonal = fnp.sum(fnp.square(counts[:, :size] / max(positions, 1)), axis=0)
+        outputs = fnp.sum(outputs, axis=2, keepdims=True)
+    else:
+        diagonal = fnp.zeros(size + 1, outputs.dtype).at[entries].add(1.0)[:size] / max(positions, 1)
+    return KroneckerFactors(diagonal[None] / max(examples, 1), _outer(outputs) / max(examples, 1), rows.placement)
 
 
 def _outer(rows: Any) -> Any:

@@ -24,8 +24,8 @@ class Layer(NamedTuple):
     the inputs and `outs` of the outputs. `factors(operands, cotangent)` returns the two factors, given the operands of
     the equation and the cotangent of its result: arrays of shapes (blocks, rows, ins) and (blocks, rows, outs), with
     each group of axes as one. The gradient of a block is Σ over rows of input ⊗ output. The first factor of a lookup
-    has integers of shape (rows,) instead: its only `ins` axis is one-hot there. With `groups` above 1, the one axis of
-    `blocks` stands for the groups and, within them, the outputs; `outs` is empty.
+    has integers of shape (rows,) instead: its only `ins` axis is one-hot there; -1 is for rows that read no entry. With
+    `groups` above 1, the one axis of `blocks` stands for the groups and, within them, the outputs; `outs` is empty.
     """
 
     kind: str
@@ -190,7 +190,7 @@ def _lookup(equation: Equation, place: int) -> Layer | str:
         positions = fnp.reshape(positions, (rows,))
         outputs = _grouped(cotangent, (), at_rows, at_outs)
         inside = fnp.greater_equal(positions, 0)
-        return fnp.where(inside, positions, 0), fnp.where(inside[None, :, None], outputs, 0)
+        return positions, fnp.where(inside[None, :, None], outputs, 0)
 
     return Layer("lookup", (), axes, others, rows, factors, is_lookup=True)
 

@@ -148,6 +148,96 @@ def test_a_shared_matrix_sums_its_uses() -> None:
     np.testing.assert_allclose(found.outputs[0], (last.T @ last + first.T @ first) / 5, rtol=1e-11)
 
 
+def looked_up(table: Any, tokens: Any) -> Any:
+    return fnp.sum(fnp.tanh(table[tokens]) * np.array([1.0, 2.0, 3.0]))
+
+
+def test_factors_of_lookups_are_those_of_one_hot_inputs() -> None:
+    table, tokens = draw(9, 3), np.array([[1, 2, 1, 8], [0, 2, 2, 2], [8, 8, 1, 0]])
+    hot = np.eye(9)[tokens]
+    for sharing in ("expand", "reduce"):
+        found = curvature.kfac_factors(looked_up, sharing=sharing)(table, tokens)
+        dense = curvature.kfac_factors(lambda table, x: fnp.sum(fnp.tanh(x @ table) * np.array([1.0, 2.0, 3.0])),
+                                       sharing=sharing)(table, hot)
+        assert (found.placement.kind, found.inputs.shape) == ("lookup", (1, 9))
+        np.testing.assert_allclose(found.inputs[0], np.diag(dense.inputs[0]), rtol=1e-12)
+        np.testing.assert_allclose(found.outputs, dense.outputs, rtol=1e-12)
+        value = draw(9, 3)
+        if sharing == "expand":
+            np.testing.assert_allclose(found.product(value), dense.product(value), rtol=1e-11)
+            np.testing.assert_allclose(found.solve(value, 0.1), dense.solve(value, 0.1), rtol=1e-10)
+    jitted = fxgrad.jit(curvature.kfac_factors(looked_up))(table, tokens)
+    np.testing.assert_allclose(jitted.inputs, curvature.kfac_factors(looked_up)(table, tokens).inputs, rtol=1e-12)
+
+
+def test_positions_that_read_no_entry_are_not_counted() -> None:
+    found = curvature.kfac_factors(lambda table, tokens: fnp.sum(fnp.tanh(table.at[tokens].get(
+        mode="fill", fill_value=0.0))))(draw(4, 2), np.array([[1, 9], [1, 3]]))
+    np.testing.assert_allclose(found.inputs[0], [0.0, 0.5, 0.0, 0.25], rtol=1e-12)
+    twice = curvature.kfac_factors(lambda table, tokens: looked_up(table, tokens) + fnp.sum(table[tokens[0]]))(
+        draw(4, 3), np.array([[1, 2], [1, 3]]))
+    np.testing.assert_allclose(twice.inputs[0], [0.0, 4 / 6, 1 / 6, 1 / 6], rtol=1e-12)
+
+
+def test_weights_and_bias_in_one_block_are_those_of_one_more_input() -> None:
+    x, y = draw(5, 7, 3), draw(5, 7, 2)
+    for sharing in ("expand", "reduce"):
+        found = curvature.kfac_factors(network, sharing=sharing, joint_biases=True)(PARAMS, x, y)
+        assert found["b"] is None
+        assert found["v"].bias is None
+        assert found["w"].bias == ("params.b", (4,))
+        joined = {"v": PARAMS["v"], "w": np.concatenate([PARAMS["w"], PARAMS["b"][None]])}
+        single = curvature.kfac_factors(
+            lambda p, x, y: fnp.sum((fnp.tanh(x @ p["w"]) @ p["v"] - y) ** 2), sharing=sharing)(
+                joined, np.concatenate([x, np.ones((5, 7, 1))], -1), y)["w"]
+        np.testing.assert_allclose(found["w"].inputs, single.inputs, rtol=1e-11)
+        np.testing.assert_allclose(found["w"].outputs, single.outputs, rtol=1e-11)
+        weights, bias = draw(3, 4), draw(4)
+        for name, more in (("product", ()), ("solve", (0.1,))):
+            parts = getattr(found["w"], name)((weights, bias), *more)
+            whole = getattr(single, name)(np.concatenate([weights, bias[None]]), *more)
+            np.testing.assert_allclose(parts[0], whole[:3], rtol=1e-9)
+            np.testing.assert_allclose(parts[1], whole[3], rtol=1e-9)
+
+
+def test_joint_biases_of_convolutions_stacks_and_others() -> None:
+    def of_image(p: Any, x: Any) -> Any:
+        return fnp.sum(fnp.tanh(fxgrad.lax.conv_general_dilated(x[None], p["w"], (1, 1), "VALID") + p["b"]))
+
+    found = curvature.kfac_factors(of_image, joint_biases=True)(
+        {"b": draw(4, 1, 1), "w": draw(4, 3, 2, 2)}, draw(5, 3, 2, 2))
+    assert (found["b"], found["w"].inputs.shape) == (None, (1, 13, 13))
+    pair = found["w"].product((draw(4, 3, 2, 2), draw(4, 1, 1)))
+    assert [each.shape for each in pair] == [(4, 3, 2, 2), (4, 1, 1)]
+
+    def stacked(layers: Any, x: Any) -> Any:
+        return fnp.sum(fxgrad.scan(lambda h, p: (fnp.tanh(p["b"] + h @ p["w"]), None), x, layers)[0])
+
+    layers, x = {"b": draw(3, 4), "w": draw(3, 4, 4)}, draw(5, 4)
+    of_stack = curvature.kfac_factors(stacked, joint_biases=True)(layers, x)
+    separate = curvature.kfac_factors(lambda layers, x: stacked_by_hand(layers, x), joint_biases=True)(
+        [{name: leaf[number] for name, leaf in layers.items()} for number in range(3)], x)
+    value, bias = draw(3, 4, 4), draw(3, 4)
+    weights, biases = of_stack["w"].solve((value, bias), 0.1)
+    for number, one in enumerate(separate):
+        expected = one["w"].solve((value[number], bias[number]), 0.1)
+        np.testing.assert_allclose(weights[number], expected[0], rtol=1e-9)
+        np.testing.assert_allclose(biases[number], expected[1], rtol=1e-9)
+    # Used twice, subtracted, or of another layer: two blocks.
+    for loss in (lambda p, x: fnp.sum(fnp.tanh(x @ p["w"] + p["b"]) + p["b"]),
+                 lambda p, x: fnp.sum(fnp.tanh(x @ p["w"] - p["b"])),
+                 lambda p, x: fnp.sum(fnp.tanh(fnp.sin(x @ p["w"]) + p["b"]))):
+        apart = curvature.kfac_factors(loss, joint_biases=True)({"b": draw(2), "w": draw(3, 2)}, draw(5, 3))
+        assert apart["w"].bias is None
+        assert apart["b"] is not None
+
+
+def stacked_by_hand(layers: Any, x: Any) -> Any:
+    for p in layers:
+        x = fnp.tanh(p["b"] + x @ p["w"])
+    return fnp.sum(x)
+
+
 def test_parameters_without_factors() -> None:
     params = {"table": draw(9, 3), "twice": draw(3, 3), "unused": draw(2), "w": draw(3, 2)}
 
@@ -156,7 +246,7 @@ def test_parameters_without_factors() -> None:
         return fnp.sum(x @ params["w"]) + fnp.sum(params["twice"] @ params["twice"])
 
     found = curvature.kfac_factors(loss)(params, np.array([1, 2]))
-    assert [name for name, factors in found.items() if factors is not None] == ["w"]
+    assert [name for name, factors in found.items() if factors is not None] == ["table", "w"]
 
 
 def test_solve_equals_the_dense_inverse() -> None:
@@ -212,5 +302,15 @@ def test_errors() -> None:
         factors.solve(np.ones((4, 3)), 0.1)
     assert str(shapes.value).split("\n")[0] == (
         "KroneckerFactors.solve: the parameter has the shape (3, 4), and the value (4, 3); they must be the same")
+    joint = curvature.kfac_factors(network, joint_biases=True)(PARAMS, draw(5, 3), draw(5, 2))["w"]
+    with pytest.raises(ArgumentError) as single:
+        joint.solve(np.ones((3, 4)), 0.1)
+    assert str(single.value).split("\n")[0] == (
+        "KroneckerFactors.solve: weights and params.b are one block, so that a pair (weights, bias) is needed, got "
+        "ndarray")
+    with pytest.raises(ShapeError) as biases:
+        joint.product((np.ones((3, 4)), np.ones(3)))
+    assert str(biases.value).split("\n")[0] == (
+        "KroneckerFactors.product: params.b has the shape (4,), and the value (3,); they must be the same")
     with pytest.raises(ArgumentError, match="kfac_factors: no batch was given"):
         curvature.kfac_factors(network)(PARAMS)
