@@ -4,7 +4,8 @@
 memory; `residuals` the values that reverse mode saves. `intervals_of` bounds
 values. `find_repeats` finds copies of blocks, and the data flow between them.
 `moves` and its kinds (`ALIAS`, `BARRIER`, `LOOP`), `cheap`,
-`offloaded` and `acts_on_each` are properties of primitives for models of compilers.
+`offloaded` and `acts_on_each` are properties of primitives for models of compilers. `sparsity_rules` has the rule of
+each linear primitive for `fxgrad.sparsity`; `reads_elements` makes one.
 """
 
 from fxgrad.engine.analyses.check import check_program
@@ -18,6 +19,7 @@ from fxgrad.engine.analyses.intervals import region_inputs as region_intervals
 from fxgrad.engine.analyses.key_reuse import refuse_key_reuse
 from fxgrad.engine.analyses.liveness import LiveRanges, Moment, liveness
 from fxgrad.engine.analyses.repeats import find_repeats
+from fxgrad.engine.analyses.sparsity_moves import reads_elements, sparsity_rules
 from fxgrad.engine.analyses.traffic import CollectiveKind, Transfer, total_sent, traffic, traffic_of
 from fxgrad.engine.api.budgets import BudgetPoint, budget_points
 from fxgrad.engine.derivation.derive import gc_paused
@@ -27,5 +29,5 @@ from fxgrad.engine.transforms.residuals import residuals
 __all__ = ["ALIAS", "BARRIER", "BudgetPoint", "CHEAP", "CollectiveKind", "EXPENSIVE", "Flow", "Interval", "LOOP",
            "LiveRanges", "Moment", "Transfer", "acts_on_each", "budget_points", "check_program", "find_repeats",
            "flow_of", "gc_paused", "interval_of_constant", "interval_rules", "intervals_of", "liveness", "offloaded",
-           "operand_intervals", "refuse_key_reuse", "region_intervals", "residuals", "total_cost", "total_sent",
-           "traffic", "traffic_of"]
+           "operand_intervals", "reads_elements", "refuse_key_reuse", "region_intervals", "residuals",
+           "sparsity_rules", "total_cost", "total_sent", "traffic", "traffic_of"]

@@ -13,6 +13,9 @@ import numpy as np
 from jax import lax
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.analyses.index_sets import Dependence, identity
+from fxgrad.engine.analyses.sparsity import dependences
+from fxgrad.engine.analyses.sparsity_moves import sparsity_rules
 from fxgrad.engine.core.avals import Aval, array_aval, keys_to_jax, to_numpy
 from fxgrad.engine.core.primitive import NO_TANGENT, Cost, MissingRule, Primitive
 from fxgrad.engine.core.symbolic import Linear, Zero
@@ -51,6 +54,8 @@ def check_primitive(primitive: Primitive, *args: Any, **params: Any) -> None:
     - jvp, transpose, batch: recorded with tracers, the rules give the types and numbers that they give with arrays
     - second: the jvp of the jvp rule is the central difference of that rule
     - cost: non-negative whole numbers
+    - sparsity: if the primitive is entered in `fxgrad.extend.analyses.sparsity_rules`, each element of an argument that
+      the operation is linear in changes none but the elements of the outputs that the rule says depend on it
     - text: a program of this one equation, printed and parsed back, is equal and gives the same numbers; so does JSON
 
     `args` are NumPy arrays or scalars. A pass says nothing about points other than `args` and their neighbourhood:
@@ -409,10 +414,49 @@ def _text_law(case: Case) -> None:
             case.same(apply_program(back, case.args), case.numpy(*case.args), f"the program read from {form}", 0.0)
 
 
-LAWS: tuple[str, ...] = ("numpy", "xla", "jvp", "transpose", "batch", "second", "cost", "text")
+def _sparsity_law(case: Case) -> None:
+    if isinstance(case.primitive.transpose, MissingRule) or sparsity_rules.known(case.primitive).state != "entered":
+        return
+    with np.errstate(all="ignore"):
+        for places in _linear_places(case):
+            if len(places) == 1 and case.wide[places[0]].size <= _ELEMENTS:
+                _check_pattern(case, places[0])
+
+
+_ELEMENTS = 100
+"""The most elements of an argument that are changed one by one."""
+
+
+def _check_pattern(case: Case, place: int) -> None:
+    """Raise unless each element of the argument changes elements alone that depend on it by the rule."""
+    given = np.asarray(case.wide[place])
+    values = [identity(given.shape, 0, given.size) if number == place else np.asarray(arg)
+              for number, arg in enumerate(case.wide)]
+    found, _ = dependences(case.program(case.wide), values, given.size)
+    masks = [np.zeros((np.size(output), given.size), bool) if type(each) is not Dependence else each.matrix().toarray()
+             for each, output in zip(found, case.numpy(*case.wide), strict=True)]
+
+    def outputs(changed: Any) -> list[Any]:
+        return [np.ravel(output) for output in case.numpy(*(
+            changed.reshape(given.shape)[()] if number == place else arg for number, arg in enumerate(case.wide)))]
+
+    zero = np.zeros(given.size, given.dtype)
+    still = outputs(zero)
+    for element in range(given.size):
+        unit = zero.copy()
+        unit[element] = 1
+        for index, (output, before, mask) in enumerate(zip(outputs(unit), still, masks, strict=True)):
+            differs = (output != before) & ~(np.isnan(output) & np.isnan(before))
+            changed = np.flatnonzero(differs & ~mask[:, element])
+            if changed.size:
+                raise case.fail(f"element {element} of argument {place} changes element {changed[0]} of output "
+                                f"{index}, which does not depend on it by the rule")
+
+
+LAWS: tuple[str, ...] = ("numpy", "xla", "jvp", "transpose", "batch", "second", "cost", "sparsity", "text")
 """The names of the laws, in the order in which they are checked."""
 
 _CHECKS: dict[str, Callable[[Case], None]] = {
     "numpy": _numpy_law, "xla": _xla_law, "jvp": _jvp_law, "transpose": _transpose_law, "batch": _batch_law,
-    "second": _second_law, "cost": _cost_law, "text": _text_law,
+    "second": _second_law, "cost": _cost_law, "sparsity": _sparsity_law, "text": _text_law,
 }

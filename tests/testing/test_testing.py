@@ -13,7 +13,7 @@ import pytest
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, TODO, Cost, Primitive
 from fxgrad.engine.core.symbolic import Linear
-from fxgrad.engine.ops.arithmetic import mul, mul_p, neg, stop_gradient
+from fxgrad.engine.ops.arithmetic import mul, mul_p, neg, neg_p, stop_gradient
 from fxgrad.engine.ops.comparison import gt
 from fxgrad.engine.ops.parts import conj, conj_p
 from fxgrad.engine.ops.pointwise import add
@@ -23,6 +23,7 @@ from fxgrad.engine.ops.trigonometric import cos, sin, sin_p
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ArgumentError, DTypeError
+from fxgrad.extend.analyses import reads_elements, sparsity_rules
 from fxgrad.testing import LAWS, TOLERANCES, LawError, check_grads, check_laws, check_primitive
 from fxgrad.testing.numbers import direction
 
@@ -57,6 +58,9 @@ def sin_jvp(derivative: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # The record with an error in it, its arguments, the law that must report it, and words of the report.
+TURNED = replace(neg_p, name="turned")
+sparsity_rules.enter(reads_elements(lambda x: [[np.arange(x.size)[::-1].reshape(*x.shape, 1)]]), TURNED)
+
 PLANTED: dict[str, tuple[Primitive, tuple[Any, ...], str, str]] = {
     "numpy dtype": (replace(sin_p, numpy=lambda x: [np.sin(x).astype(np.float32)]), (X,), "numpy",
                     "output 0 of the numpy rule is f32[2,3], abstract gives f64[2,3]"),
@@ -121,6 +125,8 @@ PLANTED: dict[str, tuple[Primitive, tuple[Any, ...], str, str]] = {
     "batch outputs": (replace(sin_p, batch=lambda size, values, axes: ([], [])), (X,), "batch", "0 outputs and 0 axes"),
     "batch alignment": (replace(mul_p, batch=lambda size, values, axes: ([mul(*values)], [0])),
                         (np.ones((3, 3)), np.ones(3)), "batch", "batched along"),
+    "sparsity": (TURNED, (X,), "sparsity",
+                 "element 0 of argument 0 changes element 0 of output 0, which does not depend on it by the rule"),
     "cost negative": (replace(sin_p, cost=lambda x: Cost(-1, 0)), (X,), "cost", "of non-negative ints is needed"),
     "cost float": (replace(sin_p, cost=lambda x: Cost(x.size / 2, 0)), (X,), "cost", "got Cost(flops=3.0, bytes=0)"),
     "cost kind": (replace(sin_p, cost=lambda x: (1, 1)), (X,), "cost", "got (1, 1)"),

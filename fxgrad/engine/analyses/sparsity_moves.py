@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.analyses.index_sets import Dependence, joined, union
+from fxgrad.engine.analyses.index_sets import Dependence, composed, joined, union
 from fxgrad.engine.analyses.sparsity_loops import through_regions
 from fxgrad.engine.analyses.sparsity_values import SparsityRule, Value, Walk, conservative, linear_values
 from fxgrad.engine.analyses.sparsity_zeros import has_known_zeros, mask_of
@@ -30,6 +30,8 @@ from fxgrad.engine.ops import (
 )
 from fxgrad.engine.ops.pointwise import acts_on_each
 from fxgrad.engine.ops.strong import strong_div_p, strong_mul_p
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, ShapeError
 
 
 def _derived(primitive: Primitive) -> SparsityRule:
@@ -81,6 +83,56 @@ def _product(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]
 @sparsity_rules.register(barrier.optimization_barrier_p)
 def _each_alone(_: Walk, __: Equation, values: list[Value]) -> list[Value]:
     return values
+
+
+ReadElements = Callable[..., "Sequence[Sequence[Any]]"]
+"""(*avals, **params) -> for each result, for each operand, the elements of the operand that are read, or None."""
+
+
+def reads_elements(elements: ReadElements) -> SparsityRule:
+    """Return the rule of an operation whose results depend on known elements of its linear operands.
+
+    `elements(*avals, **params)`, given the types of the operands and the parameters, returns a list for each result,
+    with an entry for each operand: an array of integers of the result's shape and one axis more, of the elements of
+    the operand, counted in row-major order, that each element of the result depends on (-1 for none); or None if the
+    result depends on none of them. Entries of operands in which the operation is not linear are not read.
+
+    Raises `ShapeError` where the pattern is found, if an array has another shape, and `ArgumentError` for elements that
+    the operand does not have.
+
+    >>> import numpy as np
+    >>> from fxgrad.extend.analyses import reads_elements, sparsity_rules
+    >>> def swaps_halves(x, *, axis):  # an operation of one operand and result
+    ...     own = np.arange(x.size).reshape(x.shape)
+    ...     return [[np.roll(own, x.shape[axis] // 2, axis)[..., None]]]
+    >>> rule = reads_elements(swaps_halves)  # then sparsity_rules.enter(rule, swap_halves_p)
+    """
+    def rule(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
+        found = elements(*(atom.aval for atom in equation.inputs), **equation.params)
+        results: list[Value] = []
+        for var, by_operand in zip(equation.outputs, found, strict=True):
+            shape = var.aval.shape
+            parts = [composed(Dependence(shape, value.size, [_checked(equation, places, shape, value.size)]),
+                              value.reshaped((-1,)))
+                     for value, places in zip(values, by_operand, strict=True)
+                     if type(value) is Dependence and places is not None]
+            results.append(union(parts, shape, walk.width))
+        return results
+    return rule
+
+
+def _checked(equation: Equation, places: Any, shape: tuple[int, ...], size: int) -> Any:
+    """Return the elements of an operand of `size` that a result of `shape` depends on, if they are such."""
+    places = np.asarray(places)
+    if places.ndim != len(shape) + 1 or places.shape[:-1] != shape or not np.issubdtype(places.dtype, np.integer):
+        raise ShapeError(at_user_line(
+            f"the sparsity of {equation.primitive}: an array of integers of shape {(*shape, 'k')} is needed for a "
+            f"result of shape {shape}, got {places.dtype.name} of shape {places.shape}".replace("'k'", "k")))
+    if places.size and not -1 <= int(places.min()) <= int(places.max()) < size:
+        raise ArgumentError(at_user_line(
+            f"the sparsity of {equation.primitive}: elements from {int(places.min())} to {int(places.max())} of an "
+            f"operand with {size} elements; they count from 0, and -1 is none"))
+    return places.astype(np.int32)
 
 
 def _view(function: Callable[..., Any], primitive: Primitive) -> None:

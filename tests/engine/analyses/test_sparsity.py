@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import fxgrad
+import fxgrad.numpy as fnp
 from fxgrad.engine import dtypes
 from fxgrad.engine.analyses.index_sets import Dependence, identity
 from fxgrad.engine.analyses.sparsity import dependences, sparsity_rules
 from fxgrad.engine.analyses.sparsity_values import conservative, known_values
-from fxgrad.engine.core.primitive import MissingRule, Primitive, registry
+from fxgrad.engine.core.primitive import Cost, MissingRule, Primitive, registry
 from fxgrad.engine.ops.pointwise import acts_on_each
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.transforms.linearize import linearize_program
-from fxgrad.errors import UnsupportedError
+from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
+from fxgrad.extend.analyses import reads_elements
 from tests.samples import Sample, all_samples
 
 SAMPLES = all_samples()
@@ -155,3 +158,69 @@ def test_patterns_hold_all_nonzeros_of_all_samples_and_most_are_exact() -> None:
     # The others are not finite, or lose to terms that cancel (qr, lu) and to zeros of values that are not known.
     assert exact / (exact + len(wide)) >= 0.95, f"{exact} are exact; more than that: " + " ".join(
         f"{name}:{wide.count(name)}" for name in sorted(set(wide)))
+
+
+# --- rules of users ---------------------------------------------------------------------------------------------------
+
+
+def mixing(name: str, elements: Any) -> Any:
+    """Return a new linear operation (x, y) -> (x of one place before + y, the sum of x), with this rule."""
+    def numpy_rule(x: Any, y: Any) -> list[Any]:
+        return [np.roll(x, 1, -1) + y, np.sum(x, -1)]
+
+    def both(x: Any, y: Any) -> list[Any]:
+        return bind(primitive, x, y)
+
+    primitive = Primitive(
+        name=name, abstract=lambda x, y: [x, x.update(shape=x.shape[:-1])], numpy=numpy_rule,
+        xla=lambda lax, x, y: [jnp.roll(x, 1, -1) + y, jnp.sum(x, -1)],
+        jvp=lambda primals, tangents: (both(*primals), both(*map(fxgrad.instantiate_zeros, tangents))),
+        transpose=lambda cotangents, inputs: [
+            fnp.roll(fxgrad.instantiate_zeros(cotangents[0]), -1, -1) + fxgrad.instantiate_zeros(
+                cotangents[1])[..., None], cotangents[0]],
+        batch=lambda size, values, axes: (
+            both(*(fnp.broadcast_to(v, (size, *v.shape)) if a is None else fnp.moveaxis(v, a, 0)
+                   for v, a in zip(values, axes, strict=True))), [0, 0]), cost=lambda x, y: Cost(x.size, x.nbytes))
+    if elements is not None:
+        sparsity_rules.enter(reads_elements(elements), primitive)
+    return both
+
+
+def neighbors(x: Any, y: Any) -> list[list[Any]]:
+    own = np.arange(x.size)
+    return [[np.roll(own, 1)[:, None], own[:, None]], [own, None]]
+
+
+def test_rules_of_users_give_patterns() -> None:
+    x, y = np.array([1.0, 2.0, 4.0, 8.0]), np.ones(4)
+    dense, declared = mixing("without_a_rule", None), mixing("with_a_rule", neighbors)
+    for index, expected in ((0, np.roll(np.eye(4), 1, 0) + np.eye(4)), (1, np.ones((1, 4)))):
+        pattern = fxgrad.sparsity(lambda x, y, index=index: declared(x * x, y * x)[index])(x, y).jacobian
+        np.testing.assert_array_equal(pattern.to_scipy().toarray(), expected != 0)
+        whole = fxgrad.sparsity(lambda x, y, index=index: dense(x * x, y * x)[index])(x, y).jacobian
+        assert whole.nnz == whole.shape[0] * 4
+    second = fxgrad.sparsity(lambda x, y: declared(x, y)[0], argnums=1)(x, y).jacobian
+    np.testing.assert_array_equal(second.to_scipy().toarray(), np.eye(4) != 0)
+    function = lambda x: declared(fnp.sin(x), y * x)[0] ** 2
+    for mode in ("forward", "reverse"):
+        matrix = fxgrad.jacobian(function, sparse=True, mode=mode)(x)
+        assert matrix.nnz == 8
+        np.testing.assert_allclose(matrix.toarray(), fxgrad.jacobian(function)(x), rtol=1e-14)
+
+
+@pytest.mark.parametrize(("elements", "kind", "text"), [
+    (lambda x, y: [[np.arange(4), None], [None, None]], ShapeError, (
+        "the sparsity of wrong: an array of integers of shape (4, k) is needed for a result of shape (4,), got int64 "
+        "of shape (4,)")),
+    (lambda x, y: [[np.ones((4, 1)), None], [None, None]], ShapeError, (
+        "the sparsity of wrong: an array of integers of shape (4, k) is needed for a result of shape (4,), got float64 "
+        "of shape (4, 1)")),
+    (lambda x, y: [[np.full((4, 1), 4), None], [None, None]], ArgumentError, (
+        "the sparsity of wrong: elements from 4 to 4 of an operand with 4 elements; they count from 0, and -1 is "
+        "none")),
+], ids=["a shape", "floats", "elements"])
+def test_wrong_rules_of_users_are_refused(elements: Any, kind: Any, text: str) -> None:
+    wrong = mixing("wrong", elements)
+    with pytest.raises(kind) as caught:
+        fxgrad.sparsity(lambda x: wrong(x, np.ones(4))[0])(np.ones(4)).jacobian  # noqa: B018
+    assert str(caught.value).split("\n")[0] == text
