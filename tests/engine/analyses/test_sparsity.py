@@ -176,8 +176,8 @@ def mixing(name: str, elements: Any) -> Any:
         xla=lambda lax, x, y: [jnp.roll(x, 1, -1) + y, jnp.sum(x, -1)],
         jvp=lambda primals, tangents: (both(*primals), both(*map(fxgrad.instantiate_zeros, tangents))),
         transpose=lambda cotangents, inputs: [
-            fnp.roll(fxgrad.instantiate_zeros(cotangents[0]), -1, -1) + fxgrad.instantiate_zeros(
-                cotangents[1])[..., None], cotangents[0]],
+            fnp.roll(fxgrad.instantiate_zeros(cotangents[0]), -1, -1) + fnp.expand_dims(
+                fxgrad.instantiate_zeros(cotangents[1]), -1), cotangents[0]],
         batch=lambda size, values, axes: (
             both(*(fnp.broadcast_to(v, (size, *v.shape)) if a is None else fnp.moveaxis(v, a, 0)
                    for v, a in zip(values, axes, strict=True))), [0, 0]), cost=lambda x, y: Cost(x.size, x.nbytes))
