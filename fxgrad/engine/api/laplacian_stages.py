@@ -108,6 +108,7 @@ def second_sums(program: Program, moving: Sequence[bool], inputs: Sequence[Any],
     operation with programs that has no rule for sums.
     """
     count = aval_of(basis[0]).shape[0]
+    bends: list[Any] = []
     if stages is None:
         values, _, seconds = _along(program, [*map(int, moving)], inputs, basis, [], count, wanted, is_last=True)
         return values, seconds
@@ -117,7 +118,7 @@ def second_sums(program: Program, moving: Sequence[bool], inputs: Sequence[Any],
         half: Linearized = found.extra
         values, residuals = results[:len(stages.first.outputs)], results[len(stages.first.outputs):]
         slopes = [move_axis(matrix, aval_of(matrix).ndim - 1, 0) for matrix in push_identity(half.linear, residuals)]
-        order, bends = 1, []
+        order = 1
     else:
         values, slopes, bends = _along(stages.first, [*map(int, moving)], inputs, stages.seeds(basis), [],
                                        stages.number, stages.moving)

@@ -171,7 +171,10 @@ def _permutation(pivots: Any, size: int) -> Any:
 
 
 def _lu_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], list[Any]]:
-    """With X = L^-1 P dA U^-1 of the leading squares: dL = L tril(X, -1) and dU = triu(X) U; then the rest of both."""
+    """With H = L^-1 P dA and X = H U^-1, of the leading squares: dL = L tril(X, -1) and dU = H - tril(X, -1) U.
+
+    Then the rest of both. dU is triu(X) U too, which does not show that its entries depend on few columns of A.
+    """
     factors, pivots, permutation = bind(lu_p, primals[0])
     height, width = shape_of(factors)[-2:]
     size = min(height, width)
@@ -179,14 +182,15 @@ def _lu_jvp(primals: list[Any], tangents: list[Any]) -> tuple[list[Any], list[An
     square = rows(columns(factors, 0, size), 0, size)
     half = triangular_solve(square, rows(moved, 0, size), left_side=True, lower=True, unit_diagonal=True)
     whole = triangular_solve(square, columns(half, 0, size))
-    low, high = tril(whole, -1), triu(whole)
-    result = add(add(matmul(tril(square, -1), low), low), matmul(high, triu(square)))
+    low = tril(whole, -1)
+    upper = triu(sub(columns(half, 0, size), matmul(low, triu(square))))
+    result = add(add(matmul(tril(square, -1), low), low), upper)
     if width > size:
         right = sub(columns(half, size, width), matmul(low, columns(factors, size, width)))
         result = concatenate([result, right], len(shape_of(factors)) - 1)
     if height > size:
         below = triangular_solve(square, rows(moved, size, height))
-        below = sub(below, matmul(rows(factors, size, height), high))
+        below = sub(below, matmul(rows(factors, size, height), triu(whole)))
         result = concatenate([result, below], len(shape_of(factors)) - 2)
     return [factors, pivots, permutation], [result, Zero(aval_of(pivots)), Zero(aval_of(permutation))]
 
@@ -281,16 +285,25 @@ def _qr_jvp(primals: list[Any], tangents: list[Any], *, full_matrices: bool,
 
 
 def _square_qr(q: Any, r: Any, dx: Any) -> tuple[Any, Any]:
-    """With Y = dX R^-1 and W = Qᴴ Y: dR = (W - O) R and dQ = Y - Q (W - O), O the skew part of Qᴴ dQ."""
+    """With Y = dX R^-1 and W = Qᴴ Y: dR = Qᴴ dX - O R and dQ = Y - Q (W - O), O the skew part of Qᴴ dQ.
+
+    dQ is Q O for a square Q. dR is (W - O) R too, which does not show that its entries depend on few columns of X.
+    """
     scaled = triangular_solve(r, dx)
     inner = matmul(adjoint(q), scaled)
     low = tril(inner, -1)
     skew = sub(low, adjoint(low))
-    if dtypes.is_complex(aval_of(q).dtype):  # the diagonal of R stays real
-        turning = mul(sub(inner, conj_if_complex(inner)), 0.5)
-        skew = add(skew, where(on_diagonal(inner), turning, 0.0))
-    upper = sub(inner, skew)
-    return sub(scaled, matmul(q, upper)), matmul(upper, r)
+    if is_complex := dtypes.is_complex(aval_of(q).dtype):  # the diagonal of R stays real
+        skew = add(skew, _imaginary_diagonal(inner))
+    changed = triu(sub(matmul(adjoint(q), dx), matmul(skew, r)))
+    if is_complex:
+        changed = sub(changed, _imaginary_diagonal(changed))
+    height, width = shape_of(q)[-2:]
+    return matmul(q, skew) if height == width else sub(scaled, matmul(q, sub(inner, skew))), changed
+
+
+def _imaginary_diagonal(x: Any) -> Any:
+    return where(on_diagonal(x), mul(sub(x, conj_if_complex(x)), 0.5), 0.0)
 
 
 def _rest_of_q(first: Any, moved: Any) -> Any:

@@ -155,9 +155,22 @@ def test_patterns_hold_all_nonzeros_of_all_samples_and_most_are_exact() -> None:
                 exact += 1
             elif found is False:
                 wide.append(primitive.name)
-    # The others are not finite, or lose to terms that cancel (qr, lu) and to zeros of values that are not known.
+    # The others are not finite, or lose to zeros of values that are not known, or hold for other values than the
+    # samples (other orders of rows in lu and qr, other elements in top_k and sort).
     assert exact / (exact + len(wide)) >= 0.95, f"{exact} are exact; more than that: " + " ".join(
         f"{name}:{wide.count(name)}" for name in sorted(set(wide)))
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4)])
+@pytest.mark.parametrize("name", ["lu", "q", "r"])
+def test_patterns_of_factors_are_exact(name: str, shape: tuple[int, int]) -> None:
+    """A column of Q, a row of R or U, and a column of L depend on few columns of the matrix."""
+    function = {"lu": lambda a: fxgrad.lax.linalg.lu(a)[0], "q": lambda a: fnp.linalg.qr(a)[0],
+                "r": lambda a: fnp.linalg.qr(a)[1]}[name]
+    rng = np.random.default_rng(0)
+    found = fxgrad.sparsity(function)(rng.normal(size=shape)).jacobian.to_scipy().toarray()
+    jacobians = fxgrad.vmap(fxgrad.jacobian(function))(rng.normal(size=(40, *shape)))  # with any order of rows
+    np.testing.assert_array_equal(found, np.any(np.abs(jacobians) > 1e-9, axis=0).reshape(found.shape))
 
 
 # --- rules of users ---------------------------------------------------------------------------------------------------
