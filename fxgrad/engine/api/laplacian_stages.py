@@ -40,6 +40,8 @@ DIRECTIONS = "directions"
 """The name of the mapped axis of the directions."""
 _SHARE = 3
 """Directions are shared where one in so many suffices."""
+_TERMS, _ENTRIES = 4, 20_000_000
+"""Values whose elements depend on so many times more inputs, or that depend on so many in all, share none."""
 
 
 class Product(NamedTuple):
@@ -230,7 +232,9 @@ def shared_stages(program: Program, moving: Sequence[bool]) -> Stages | None:
             identity(aval.shape, int(start), width) for aval, start in zip(avals, starts, strict=False))], width)
         results = iter(values)
         found = {var: next(results) for var, marked in zip(variables, half.nonzero_outputs, strict=True) if marked}
-        rows = {var: each.csr() for var, each in found.items() if type(each) is Dependence}
+        # The bound on what elements depend on counts inputs again that several terms have.
+        rows = {var: each.csr() for var, each in found.items() if type(each) is Dependence
+                and each.most * _SHARE <= _TERMS * width and each.most * each.size <= _ENTRIES}
         most = {var: int(np.diff(row[0]).max(initial=0)) for var, row in rows.items()}
         varying = {*(var for var, marked in zip(program.inputs, moving, strict=True) if marked), *found}
         for bound in sorted({count for count in most.values() if count * _SHARE <= width}, reverse=True):

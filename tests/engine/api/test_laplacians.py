@@ -141,6 +141,20 @@ def test_products_of_two_particles_are_computed_in_shared_directions():
     np.testing.assert_allclose(fxgrad.jvp(found, (x,), (np.ones_like(x),))[1], (ends[0] - ends[1]) / 2e-5, rtol=1e-6)
 
 
+@pytest.mark.slow
+def test_shared_directions_nest() -> None:
+    function, x = MEETING["attention"]
+    twice = laplacian(laplacian(function, sparse=True), sparse=True)(x)
+    np.testing.assert_allclose(twice, laplacian(laplacian(function))(x), rtol=1e-9)
+    looped = lax.scan(lambda total, scale: (total + laplacian(function, sparse=True)(scale * x), None), 0.0,
+                      np.array([1.0, 2.0]))[0]
+    np.testing.assert_allclose(looped, sum(laplacian(function)(scale * x) for scale in (1.0, 2.0)), rtol=1e-11)
+    by_jax = fxgrad.to_jax(laplacian(function, sparse=True))
+    np.testing.assert_allclose(jax.jit(by_jax)(jnp.asarray(x, "float32")), laplacian(function)(x), rtol=1e-4)
+    single = laplacian(function, sparse=True)(jnp.asarray(x, "float32"))
+    assert isinstance(single, jax.Array)
+
+
 def test_the_first_matrix_is_the_jacobian_of_its_product():
     def network(x, w=W):
         return fnp.sum(fnp.tanh(fnp.tanh((-x + 1.0) * 2.0 @ w) @ w.T))
