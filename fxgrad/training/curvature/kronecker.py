@@ -203,7 +203,7 @@ def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[An
 
     The inputs of a lookup are the entries that are read, (positions,).
     """
-    traced = trace_loss("kfac_factors", loss, params, example, lambda found: found.reason)
+    traced = trace_loss("kfac_factors", loss, params, example, lambda found: found.reason, shortest=0)
     placements = [_placement(aval, found) for aval, found in zip(traced.avals, traced.uses, strict=True)]
     biases = {}
     if joint_biases:

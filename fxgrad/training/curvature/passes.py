@@ -23,7 +23,7 @@ from fxgrad.extend import (
     parameter_names,
 )
 from fxgrad.extend.tracing import trace_for_rewrite
-from fxgrad.training.curvature.uses import ParameterUses, Use, find_uses, loop_body, opened_program
+from fxgrad.training.curvature.uses import MANY_STEPS, ParameterUses, Use, find_uses, loop_body, opened_program
 
 
 class TracedLoss(NamedTuple):
@@ -42,10 +42,11 @@ class TracedLoss(NamedTuple):
 
 
 def trace_loss(what: str, loss: Callable[..., Any], params: Any, example: Sequence[Any],
-               is_missed: Callable[[ParameterUses], Any]) -> TracedLoss:
+               is_missed: Callable[[ParameterUses], Any], shortest: int = MANY_STEPS) -> TracedLoss:
     """Trace the loss of one example for `what`; raise if it is no scalar, or a parameter has no derivative.
 
-    Loops are unrolled if `is_missed` holds for fewer parameters then.
+    Loops are unrolled if `is_missed` holds for fewer parameters then; layers are found in those over stacks of layers
+    of at least `shortest` steps.
     """
     traced, leaves = trace_for_rewrite(what, loss, (params, *example), {})
     avals = traced.program.out_avals
@@ -62,20 +63,20 @@ def trace_loss(what: str, loss: Callable[..., Any], params: Any, example: Sequen
             raise DTypeError(at_user_line(
                 f"{what}: {name} is {aval.strong()}, which has no derivative. Pass it with the batch, or close over "
                 "it"))
-    opened, uses = _uses_in(program, count, loops=False)
+    opened, uses = _uses_in(program, count, shortest, loops=False)
     missed = sum(bool(is_missed(found)) for found in uses)
     if missed:
-        unrolled, more = _uses_in(program, count, loops=True)
+        unrolled, more = _uses_in(program, count, shortest, loops=True)
         if sum(bool(is_missed(found)) for found in more) < missed:
             opened, uses = unrolled, more
     return TracedLoss(opened, [*traced.captured, *leaves], first, names, uses)
 
 
-def _uses_in(program: Program, count: int, *, loops: bool) -> tuple[Program, list[ParameterUses]]:
+def _uses_in(program: Program, count: int, shortest: int, *, loops: bool) -> tuple[Program, list[ParameterUses]]:
     """Return the opened program, and the uses of its first inputs that are not captured, `count` of them."""
     opened = opened_program(program, loops=loops)
-    return opened, memoize(opened, ("uses of parameters", program.captured, count), lambda: find_uses(
-        opened, opened.inputs[program.captured:program.captured + count]))
+    return opened, memoize(opened, ("uses of parameters", program.captured, count, shortest), lambda: find_uses(
+        opened, opened.inputs[program.captured:program.captured + count], shortest))
 
 
 def require_batch(what: str, batch: Sequence[Any]) -> None:

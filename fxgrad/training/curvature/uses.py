@@ -16,6 +16,8 @@ MOST_STEPS, MOST_UNROLLED = 256, 10_000
 
 With more steps, a matrix that each of them uses is seldom larger than the pairs of positions.
 """
+MANY_STEPS = 9
+"""Fewer steps over a stack of layers are unrolled for norms: they run faster, and are compiled more slowly."""
 
 
 class Use(NamedTuple):
@@ -87,8 +89,8 @@ def loop_body(loop: Equation) -> Program:
     return opened_program(loop.params["program"], loops=False)
 
 
-def find_uses(program: Program, parameters: Sequence[Variable]) -> list[ParameterUses]:
-    """Return the uses of some inputs of an opened `program`."""
+def find_uses(program: Program, parameters: Sequence[Variable], shortest: int) -> list[ParameterUses]:
+    """Return the uses of some inputs of an opened `program`, and in scans over them of at least `shortest` steps."""
     count = len(parameters)
     found: list[Any] = [[] for _ in range(count)]
     loops: dict[int, list[ParameterUses]] = {}
@@ -109,7 +111,8 @@ def find_uses(program: Program, parameters: Sequence[Variable]) -> list[Paramete
                 views[var] = (_View(view.leaf, view.steps, tuple(view.axes[axis] for axis in axes)) if not steps else
                               _View(view.leaf, (*view.steps, (view.axes, *steps)), axes))
             continue
-        entries = _uses_in_loop(equation, {place: views[equation.inputs[place]] for place in places})  # type: ignore[index]
+        entries = _uses_in_loop(equation, {
+            place: views[equation.inputs[place]] for place in places}, shortest)  # type: ignore[index]
         for place in places:
             view = views[equation.inputs[place]]  # type: ignore[index]
             if place in entries:
@@ -137,15 +140,16 @@ def find_uses(program: Program, parameters: Sequence[Variable]) -> list[Paramete
             uses if isinstance(uses, ParameterUses) else _combined(uses) for number, uses in enumerate(found)]
 
 
-def _uses_in_loop(equation: Equation, given: dict[int, _View]) -> dict[int, ParameterUses]:
-    """Return, by place, the uses of the parameters whose entries a scan goes through; of no other operation's."""
-    if equation.primitive is not primitives.scan:
+def _uses_in_loop(equation: Equation, given: dict[int, _View], shortest: int) -> dict[int, ParameterUses]:
+    """Return, by place, the uses of the parameters whose entries a long scan goes through."""
+    if equation.primitive is not primitives.scan or (
+            equation.params["length"] < shortest and _is_short(equation)):
         return {}
     first = equation.params["num_consts"] + equation.params["num_carry"]
     stacks = [place for place, view in given.items() if place >= first and not view.steps
               and view.axes == tuple(range(len(view.axes)))]
     body = loop_body(equation)
-    uses = find_uses(body, [body.inputs[place] for place in stacks])
+    uses = find_uses(body, [body.inputs[place] for place in stacks], shortest)
     return {place: own._replace(loop=equation) if own.loop is None else ParameterUses((), "it is in a loop in a loop")
             for place, own in zip(stacks, uses, strict=True)}
 

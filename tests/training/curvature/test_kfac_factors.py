@@ -116,7 +116,8 @@ def attention_with(params: Any, x: Any, extra: Any) -> Any:
     return fnp.sum(fnp.einsum("the,hed->td", fnp.einsum("hts,she->the", weights, v), params["o"]) ** 2)
 
 
-def test_a_stack_of_layers_has_blocks() -> None:
+@pytest.mark.parametrize("count", [3, 9])
+def test_a_stack_of_layers_has_blocks(count: int) -> None:
     def stacked(layers: Any, x: Any) -> Any:
         return fnp.sum(fxgrad.scan(lambda h, w: (fnp.tanh(h @ w), None), x, layers)[0])
 
@@ -125,11 +126,11 @@ def test_a_stack_of_layers_has_blocks() -> None:
             x = fnp.tanh(x @ w)
         return fnp.sum(x)
 
-    layers, x = draw(3, 4, 4), draw(5, 4)
+    layers, x = draw(count, 4, 4), draw(5, 4)
     found = curvature.kfac_factors(stacked)(layers, x)
     single = curvature.kfac_factors(separate)(list(layers), x)
-    assert found.placement == ("dense", (3, 4, 4), (0,), (1,), (2,), 1)
-    value = draw(3, 4, 4)
+    assert found.placement == ("dense", (count, 4, 4), (0,), (1,), (2,), 1)
+    value = draw(count, 4, 4)
     for number, one in enumerate(single):
         np.testing.assert_allclose(found.inputs[number], one.inputs[0], rtol=1e-11)
         np.testing.assert_allclose(found.outputs[number], one.outputs[0], rtol=1e-11)
@@ -213,11 +214,11 @@ def test_joint_biases_of_convolutions_stacks_and_others() -> None:
     def stacked(layers: Any, x: Any) -> Any:
         return fnp.sum(fxgrad.scan(lambda h, p: (fnp.tanh(p["b"] + h @ p["w"]), None), x, layers)[0])
 
-    layers, x = {"b": draw(3, 4), "w": draw(3, 4, 4)}, draw(5, 4)
+    layers, x = {"b": draw(9, 4), "w": draw(9, 4, 4)}, draw(5, 4)
     of_stack = curvature.kfac_factors(stacked, joint_biases=True)(layers, x)
     separate = curvature.kfac_factors(lambda layers, x: stacked_by_hand(layers, x), joint_biases=True)(
-        [{name: leaf[number] for name, leaf in layers.items()} for number in range(3)], x)
-    value, bias = draw(3, 4, 4), draw(3, 4)
+        [{name: leaf[number] for name, leaf in layers.items()} for number in range(9)], x)
+    value, bias = draw(9, 4, 4), draw(9, 4)
     weights, biases = of_stack["w"].solve((value, bias), 0.1)
     for number, one in enumerate(separate):
         expected = one["w"].solve((value[number], bias[number]), 0.1)

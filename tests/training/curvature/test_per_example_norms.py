@@ -133,11 +133,16 @@ CASES = {
     "scan over layers": Case(stack, (draw(3, 4, 4), draw(3, 4)), (draw(5, 4),), [("dense",) * 3, ("bias",) * 3]),
     "a long stack": Case(lambda layers, x: stack((layers, 0.1 * np.ones((300, 4))), x), 0.3 * draw(300, 4, 4),
                          (draw(2, 4),), [("dense",) * 300]),
-    "a deep stack": Case(deep, {"b": draw(3, 2, 1), "gain": draw(3, 12), "offset": draw(12), "table": draw(3, 50, 12),
-                                "w": 0.3 * draw(3, 12, 40)}, (draw(4, 2, 12), DRAWS.integers(0, 50, (4, 2))), [
+    "a deep stack": Case(deep, {"b": draw(9, 2, 1), "gain": draw(9, 12), "offset": draw(12), "table": draw(9, 50, 12),
+                                "w": 0.3 * draw(9, 12, 40)}, (draw(4, 2, 12), DRAWS.integers(0, 50, (4, 2))), [
         "it is smaller than the pairs of 12 positions", "it is smaller than the pairs of 2 positions",
-        "scan is no layer", ("lookup",) * 3,
-        ("dense",) * 6]),
+        "scan is no layer", ("lookup",) * 9, ("dense",) * 18]),
+    "a deep stack without what all layers share": Case(
+        lambda params, x, tokens: deep({**params, "offset": 0.1}, x, tokens), {
+            "b": draw(9, 2, 1), "gain": draw(9, 12), "table": draw(9, 50, 12), "w": 0.3 * draw(9, 12, 40)},
+        (draw(4, 2, 12), DRAWS.integers(0, 50, (4, 2))), [
+            "it is smaller than the pairs of 12 positions", "it is smaller than the pairs of 2 positions",
+            ("lookup",) * 9, ("dense",) * 18]),
     "a stack in a stack": Case(nested, draw(2, 3, 4, 4), (draw(5, 4),), [("dense",) * 6]),
     "a stack in two loops": Case(lambda layers, x: stack(layers, stack(layers, x) * x), (draw(3, 4, 4), draw(3, 4)),
                                  (draw(5, 4),), [("dense",) * 6, "it is smaller than the pairs of 2 positions"]),
@@ -325,7 +330,7 @@ def test_long_loops_are_not_unrolled() -> None:
 
 
 def test_stacks_of_layers_stay_loops() -> None:
-    loss, params, batch, _ = CASES["scan over layers"]
+    loss, params, batch = stack, (draw(9, 4, 4), draw(9, 4)), (draw(5, 4),)
     for function in (curvature.per_example_norms(loss), curvature.kfac_factors(loss)):
         program = fxgrad.make_program(function)(params, *batch)
         names = [equation.primitive.name for equation in program.equations]
