@@ -180,8 +180,9 @@ def _along(program: Program, orders: Sequence[int], inputs: Sequence[Any], slope
         results = without_literals(derived([*inputs, *coefficients]))
         number = len(program.outputs)
         return results[:number], [] if is_last else results[number::2], results[number + 1::2]
-    return vmap(along, in_axes=(0, None), out_axes=(None, 0, None), axis_name=DIRECTIONS, axis_size=count)(
-        [*slopes], [*bends])
+    values, found, sums = vmap(along, in_axes=(0, None), out_axes=(None, 0, None), axis_name=DIRECTIONS,
+                               axis_size=count)([*slopes], [*bends])
+    return values, found, sums
 
 
 def product_stages(program: Program, moving: Sequence[bool]) -> Stages | None:
