@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fxgrad.engine.analyses.fusing import CHEAP, fusion_kind
 from fxgrad.engine.analyses.repeats import Output, Repeat, Repeats, Row
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive, infer_types
@@ -32,6 +33,10 @@ from fxgrad.engine.ops.joining import concatenate_p, stack_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.shaping import rev_p, slice_p
 from fxgrad.engine.ops.structural import broadcast_to_p, reshape_p, transpose_p
+
+
+_MOST_AGAIN = 4
+"""Operations of the last copy that are computed again after the loop, in place of a stack of results, at most."""
 
 
 class Rewriting:
@@ -63,6 +68,7 @@ class Rewriting:
         self._used = self._used_outside()
         self._blocks: dict[int, tuple[Program, list[Output]]] = {}
         self._readers = self._readers_of_copies() if in_place else {}
+        self._stacks: dict[tuple[Atom, ...], Variable] = {}
         self._filled: dict[Equation, tuple[Variable, range]] = {}
 
     def _used_outside(self) -> set[Atom]:
@@ -263,6 +269,8 @@ class Rewriting:
         stacked = [output for output in _all_outputs(repeat) if any(
             output_of(equations, output) in self._used
             for equations in (repeat.copies[:-1] if output in carried else repeat.copies))]
+        again = self._computed_again(repeat, stacked)
+        stacked = [output for output in stacked if output not in again]
         runs = [run_of_rows([(self._state_rows if column in self._by_state else self._rows).get(atom)
                              for atom in column]) for column in flow.by_copy]
         states = [place for place in range(len(carried)) if (id(repeat), place) in self._states]
@@ -277,8 +285,10 @@ class Rewriting:
         xs: list[Atom] = []
         for var, run, column in zip(body.by_copy, runs, flow.by_copy, strict=True):
             if run is None:
-                values = [self._value(atom) for atom in (column if order.forward else column[::-1])]
-                xs += self._bind(stack_p, values, {"axis": 0})
+                values = (*map(self._value, column if order.forward else column[::-1]),)
+                if values not in self._stacks:  # the loop back may take those of the loop forward
+                    self._stacks[values], = self._bind(stack_p, [*values], {"axis": 0})
+                xs.append(self._stacks[values])
             elif self._in_place and not run.is_whole(order):
                 consts.append(self._value(run.base))
                 body.read(var, run)
@@ -314,6 +324,41 @@ class Rewriting:
                 var = output_of(equations, output)
                 if var not in ended:
                     self._rows[var] = Row(stack, 0, copy if order.forward else count - 1 - copy, var.aval.shape)
+        places = {place for found in again.values() for place in found}
+        for place in sorted(places):
+            self._outside(repeat.copies[-1][place])
+
+    def _computed_again(self, repeat: Repeat, stacked: Sequence[Output]) -> dict[Output, set[int]]:
+        """Return the outputs of which only the last one is used, if that is cheap to compute again after the loop.
+
+        A stack would have one for each copy. Maps each output to the places of the block that are computed again, from
+        final carried values, values that all copies read, and other stacks.
+        """
+        last, flow = repeat.copies[-1], repeat.flow
+        only_last = [output for output in stacked if self._used.isdisjoint(
+            output_of(equations, output) for equations in repeat.copies[:-1])]
+        at_hand = {*(carry.output for carry in flow.carried), *stacked}.difference(only_last)
+
+        def places_of(output: Output) -> set[int] | None:
+            if fusion_kind(last[output.place]) != CHEAP:
+                return None
+            result = {output.place}
+            for operand in flow.operands[output.place]:
+                if isinstance(operand, Output) and operand not in at_hand:
+                    inner = places_of(operand)
+                    if inner is None:
+                        return None
+                    result |= inner
+                elif isinstance(operand, int) and operand >= len(flow.shared):
+                    return None
+            return result if len(result) <= _MOST_AGAIN else None
+
+        found: dict[Output, set[int]] = {}
+        for output in only_last:
+            places = places_of(output)
+            if places is not None:
+                found[output] = places
+        return found
 
     def _numbers(self, first: int, step: int, count: int) -> Atom:
         """Return `first`, `first + step`, ..., in int32."""
