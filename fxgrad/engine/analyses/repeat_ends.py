@@ -174,11 +174,12 @@ class _Copy:
         for number, other in ((0, 1), (1, 0)) if model.primitive is add_p else ((0, 1),):
             carried, term = operands[number], operands[other]
             place_of_carry = carried - len(self.flow.shared) if isinstance(carried, int) else -1
-            if not 0 <= place_of_carry < len(self.flow.carried) or not isinstance(term, Output):
+            if not isinstance(carried, int) or not isinstance(term, Output) or not (
+                    0 <= place_of_carry < len(self.flow.carried)):
                 continue
             aval = self.flow.carried[place_of_carry].first.aval
-            if aval != model.outputs[0].aval or aval != model.inputs[other].aval or carried in self.inputs and (
-                    self.inputs[carried] is not self._zeros.get(carried)):
+            if aval != model.outputs[0].aval or aval != model.inputs[other].aval or (carried in self.inputs and (
+                    self.inputs[carried] is not self._zeros.get(carried))):
                 continue
             if carried not in self._zeros:
                 zero = self.zeros(aval)
@@ -245,8 +246,7 @@ class _Copy:
 
 def with_first_copy(repeat: Repeat, around: Surroundings, guess: Guess, zeros: Zeros,
                     ) -> tuple[Repeat, set[Equation]] | None:
-    """Return the repeat with the copy before its first one, and the equations that it replaces; None if there is none.
-    """
+    """Return the repeat with the copy before its first one, and what that replaces; None if there is none."""
     flow, copy = repeat.flow, _Copy(repeat, around, zeros)
     if not flow.carried or not all(copy.match_back(carry.output, carry.first) for carry in flow.carried):
         return None

@@ -34,7 +34,6 @@ from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.shaping import rev_p, slice_p
 from fxgrad.engine.ops.structural import broadcast_to_p, reshape_p, transpose_p
 
-
 _MOST_AGAIN = 4
 """Operations that are computed again in place of a result that is stored, at most."""
 
@@ -95,9 +94,10 @@ class Rewriting:
         They are cheap results of the copies of another repeat, such as residuals, which nobody else reads. So neither
         stacks nor results of calls hold them: separate functions and loops store what XLA otherwise fuses.
         """
-        made = {var: (number, Output(place, index), copy)
-                for number, (repeat, _) in enumerate(self._chosen) for copy, equations in enumerate(repeat.copies)
-                for place, equation in enumerate(equations) for index, var in enumerate(equation.outputs)}
+        made: dict[Atom, tuple[int, Output, int]] = {
+            var: (number, Output(place, index), copy)
+            for number, (repeat, _) in enumerate(self._chosen) for copy, equations in enumerate(repeat.copies)
+            for place, equation in enumerate(equations) for index, var in enumerate(equation.outputs)}
         result: list[dict[int, _Derived]] = []
         for number, (repeat, _) in enumerate(self._chosen):
             by_atoms = {column: index for index, column in enumerate(repeat.flow.by_copy)}
@@ -556,7 +556,7 @@ def _derive(maker: Repeat, output: Output, copies: Sequence[int], flow: BlockFlo
             known = number_of.get(tuple(_atom_in(maker, operand, copy) for copy in copies))
             if known is not None:
                 operands.append(known)
-            elif isinstance(operand, int) or operand.place not in places and not add(operand.place):
+            elif isinstance(operand, int) or (operand.place not in places and not add(operand.place)):
                 return False
             else:
                 operands.append(Output(places[operand.place], operand.number))
