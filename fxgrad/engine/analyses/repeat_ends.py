@@ -58,6 +58,13 @@ class Surroundings:
             for atom in dict.fromkeys(equation.inputs):
                 self.readers.setdefault(atom, []).append(equation)
 
+    def accept(self, repeat: Repeat, replaced: set[Equation]) -> None:
+        """Note that the copies of a repeat are taken, and that equations are replaced."""
+        self.taken.update(equation for equations in repeat.copies for equation in equations)
+        for equation in replaced:
+            for atom in dict.fromkeys(equation.inputs):
+                self.readers[atom].remove(equation)
+
 
 class _Copy:
     """One copy at an end, as far as it is known: the values at each place of the block, and the inputs.
@@ -300,7 +307,8 @@ def _completed(copy: _Copy, copies: int, guess: Guess, step: int,
         return copy.zeros(flow.carried[number - begin].first.aval)
 
     equations = copy.complete(fill)
-    if equations is None:
+    if equations is None or not {*copy.inputs.values()}.isdisjoint(
+            var for equation in equations for var in equation.outputs):  # equal values may be one in this copy alone
         return None
     count = middle + len(flow.by_copy)
     return (equations, [copy.inputs[number] for number in range(begin, middle)],

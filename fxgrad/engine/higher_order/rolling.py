@@ -188,7 +188,7 @@ def _choose_all(program: Program, found: Repeats, stacks: Stacks, way: Way) -> t
             if order is not None:
                 stacks.note(longer, how, again=repeat)
                 chosen, core, ordered, repeat = chosen_then, remaining, order, longer  # noqa: PLW2901
-                around.taken.update(equation for equations in longer.copies for equation in equations)
+                around.accept(longer, replaced)
     chosen = [each for each in chosen if each[1]]
     if ordered is None:
         return program, chosen
