@@ -185,7 +185,7 @@ def test_first_values_that_others_read_stay_outside() -> None:
             total = 0.9 * (total - cotangent * a)
         return total, kept
 
-    program, found, wanted = rolled(function, X, 2 * X)
+    _, found, wanted = rolled(function, X, 2 * X)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(one, other)
 
