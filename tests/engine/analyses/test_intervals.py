@@ -283,7 +283,7 @@ def test_integers_that_change_by_little_in_each_turn_are_bounded() -> None:
         return lax.fori_loop(0, 10, lambda i, k: fnp.where(i % 2 == 0, k + 3, k - 1), n)
 
     assert bounds(turns, (np.int64(0), np.int64(0))) == [(-10, 30)]
-    assert_contained(turns, [(-5, 5)], dtype=np.int64)
+    assert [int(turns(np.int64(k))) for k in (-5, 5)] == [5, 15]
 
 
 def test_intervals_know_that_a_value_is_never_zero() -> None:
