@@ -340,7 +340,7 @@ def _growth(program: Program, atom: Atom, var: Variable, known: Intervals) -> In
     if primitive is select.select_n_p:
         return _joint([_growth(program, case, var, known) for case in inputs[1:]])
     if equation.regions and all(region.role == "branch" for region in equation.regions):
-        output = equation.outputs.index(atom)
+        output = [*equation.outputs].index(atom)
         return _joint([_growth_in_branch(equation, region, output, program, var, known)
                        for region in equation.regions])
     return None
