@@ -8,9 +8,10 @@ them whole: a loop then takes them along, and they are not compiled on their own
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
-from fxgrad.engine.analyses.repeats import BlockFlow, Carry, Output, Repeat
+from fxgrad.engine.analyses.repeats import BlockFlow, Carry, Output, Repeat, symbols_of
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.program import Atom, Equation, Variable
 from fxgrad.engine.ops.arithmetic import div_p, mul_p, neg_p, sub_p
@@ -44,19 +45,29 @@ _Pending = tuple[Output, _Signed]
 class Surroundings:
     """The equations of a program by symbol, and who makes and reads each value; `taken` ones belong to repeats.
 
-    `kept` are the values that others than the equations read.
+    `kept` are the values that others than the equations read. The tables are made at their first use: most programs
+    have no loop with partial copies at its ends.
     """
 
-    def __init__(self, equations: Sequence[Equation], symbols: Sequence[int], taken: set[Equation],
-                 kept: set[Atom]) -> None:
-        self.symbol = dict(zip(equations, symbols, strict=True))
-        self.taken, self.kept = taken, kept
-        self.makers: dict[Atom, tuple[Equation, int]] = {}
-        self.readers: dict[Atom, list[Equation]] = {}
-        for equation in equations:
-            self.makers.update((var, (equation, number)) for number, var in enumerate(equation.outputs))
+    def __init__(self, equations: Sequence[Equation], taken: set[Equation], kept: set[Atom]) -> None:
+        self._equations, self.taken, self.kept = equations, taken, kept
+
+    @cached_property
+    def symbol(self) -> dict[Equation, int]:
+        return dict(zip(self._equations, symbols_of(self._equations).tolist(), strict=True))
+
+    @cached_property
+    def makers(self) -> dict[Atom, tuple[Equation, int]]:
+        return {var: (equation, number) for equation in self._equations
+                for number, var in enumerate(equation.outputs)}
+
+    @cached_property
+    def readers(self) -> dict[Atom, list[Equation]]:
+        readers: dict[Atom, list[Equation]] = {}
+        for equation in self._equations:
             for atom in dict.fromkeys(equation.inputs):
-                self.readers.setdefault(atom, []).append(equation)
+                readers.setdefault(atom, []).append(equation)
+        return readers
 
     def accept(self, repeat: Repeat, replaced: set[Equation]) -> None:
         """Note that the copies of a repeat are taken, and that equations are replaced."""
