@@ -326,8 +326,7 @@ def _growth(program: Program, atom: Atom, var: Variable, known: Intervals) -> In
     """Return the interval of `atom - var` for integers, where `atom` is `var` with sums of bounded terms; or None."""
     if atom is var:
         return Interval(0, 0, False)
-    equation = definitions(program).get(atom) if isinstance(atom, Variable) else None
-    if equation is None:
+    if not isinstance(atom, Variable) or (equation := definitions(program).get(atom)) is None:
         return None
     primitive, inputs = equation.primitive, equation.inputs
     if primitive is pointwise.add_p or primitive is arithmetic.sub_p:
@@ -340,7 +339,7 @@ def _growth(program: Program, atom: Atom, var: Variable, known: Intervals) -> In
     if primitive is select.select_n_p:
         return _joint([_growth(program, case, var, known) for case in inputs[1:]])
     if equation.regions and all(region.role == "branch" for region in equation.regions):
-        output = [*equation.outputs].index(atom)
+        output = equation.outputs.index(atom)
         return _joint([_growth_in_branch(equation, region, output, program, var, known)
                        for region in equation.regions])
     return None

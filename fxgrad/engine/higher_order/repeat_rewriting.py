@@ -55,6 +55,7 @@ class Rewriting:
                     self._by_state.add(column)
         self._equations: list[Equation] = []
         self._rows = dict(found.rows)
+        self._final_rows: dict[Atom, Row] = {}  # of final carried values, which are the last entries of stacks, too
         self._read: set[Atom] = set()
         self._source: Source | None = None
         self._last: dict[Equation, tuple[int, int]] = {}
@@ -315,8 +316,8 @@ class Rewriting:
             for equations in (repeat.copies[:-1] if output in carried else repeat.copies))]
         again = self._computed_again(repeat, stacked)
         stacked = [output for output in stacked if output not in again]
-        runs = [run_of_rows([(self._state_rows if column in self._by_state else self._rows).get(atom)
-                             for atom in column]) for column in self._columns(number)]
+        runs = [run_of_rows([(self._state_rows if column in self._by_state else self._rows).get(
+            atom, self._final_rows.get(atom)) for atom in column]) for column in self._columns(number)]
         states = [place for place in range(len(carried)) if (id(repeat), place) in self._states]
         steps = [run.step for run in runs if run is not None]
         order = Order(count, not steps or sum(steps) >= 0)
@@ -367,8 +368,8 @@ class Rewriting:
         for output, stack in zip(stacked, stacks, strict=False):
             for copy, equations in enumerate(repeat.copies):
                 var = output_of(equations, output)
-                if var not in ended:
-                    self._rows[var] = Row(stack, 0, copy if order.forward else count - 1 - copy, var.aval.shape)
+                rows = self._final_rows if var in ended else self._rows
+                rows[var] = Row(stack, 0, copy if order.forward else count - 1 - copy, var.aval.shape)
         places = {place for found in again.values() for place in found}
         for place in sorted(places):
             self._outside(repeat.copies[-1][place])
