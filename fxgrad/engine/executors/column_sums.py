@@ -3,7 +3,8 @@
 XLA adds the rows of an array one column at a time if a row has more than 64 KiB: each step reads another line of
 memory, and what computes the array, fused into the sum, is computed number by number. A product with a vector of ones
 reads row by row. Measured on jaxlib 0.10 with one thread: 512 rows of 40,000 float32 take 56 ms and 2.9 ms; 32 rows
-of 40,000 values of tanh 10.7 ms and 0.7 ms. Smaller rows gain little, and stay as they are.
+of 40,000 values of tanh 10.7 ms and 0.7 ms. Smaller rows gain little, and stay as they are. jaxlib 0.12 adds faster:
+the same 512 rows take it 9 ms and 6 ms, a gradient by 40,000 columns of 32 rows 2.4 ms and 1.0 ms.
 """
 
 from __future__ import annotations

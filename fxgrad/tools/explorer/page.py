@@ -11,6 +11,7 @@ from typing import Any
 
 from fxgrad.errors import FxgradError
 from fxgrad.extend import Program, transformation
+from fxgrad.text.html import DARK_PAGES, LIGHT_PAGES
 from fxgrad.text.text_writer import program_text
 from fxgrad.tools.explorer.items import Items
 from fxgrad.tools.explorer.stages import ProgramStage, places_of_program, stages_of
@@ -35,7 +36,11 @@ class Page:
         return f"<explorer of {self.title}: {len(self.html):,} characters of HTML; .save('{self.title}.html')>"
 
     def _repr_html_(self) -> str:
-        return f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: 640px; border: 0"></iframe>'
+        # The page takes the colors of the frame's scheme, which is that of the notebook, whatever the system's is.
+        return (f'<iframe class="fxgrad-page" srcdoc="{escape(self.html)}" style="width: 100%; height: 640px; '
+                'border: 0"></iframe><style>.fxgrad-page { color-scheme: light dark; }\n'
+                f":is({LIGHT_PAGES}) .fxgrad-page {{ color-scheme: light; }}\n"
+                f":is({DARK_PAGES}) .fxgrad-page {{ color-scheme: dark; }}</style>")
 
 
 def visualize(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 0) -> Any:

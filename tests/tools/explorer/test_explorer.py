@@ -510,3 +510,18 @@ def test_ten_thousand_nodes_open_within_two_seconds(browser: Any, tmp_path: Path
     assert opened.ask("performance.now()") < 2000
     assert max(opened.ask("explorer.frame()") for _ in range(10)) < 16
     assert opened.errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("notebook", "is_dark"), [
+    ('<body data-jp-theme-light="false">', True), ('<body data-jp-theme-light="true">', False),
+    ('<body class="vscode-dark">', True), ("<body>", False)])
+def test_a_page_in_a_notebook_takes_its_theme(browser: Any, tmp_path: Path, notebook: str, is_dark: bool) -> None:
+    path = tmp_path / "notebook.html"
+    shown = visualize(np.sin)(1.0)._repr_html_()
+    path.write_text(f"<!doctype html><meta charset='utf-8'>{notebook}{shown}", encoding="utf-8")
+    page = browser.new_page(color_scheme="null")  # no theme of the system
+    page.goto(path.as_uri())
+    ground = page.frames[1].evaluate("getComputedStyle(document.body).backgroundColor")
+    page.close()
+    assert (ground == "rgb(13, 17, 23)") is is_dark
