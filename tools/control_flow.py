@@ -34,7 +34,8 @@ def page() -> str:
 
 
 def _row(name: str, case: Case) -> str:
-    became = "converted" if not case.refusal else "refused: " + case.refusal.format(test="its line").replace("|", "\\|")
+    refusal = case.refusal.format(test="its line", change="its line").replace("|", "\\|")
+    became = f"refused: {refusal}" if refusal else "converted"
     gradient = "" if case.kind == REFUSED else "equal" if case.smooth else "none asked"
     return f"| `{name}` | {case.kind} | {became} | {gradient} |\n"
 

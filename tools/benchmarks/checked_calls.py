@@ -36,10 +36,17 @@ def short_loop(library: Any, x: Any) -> Any:
                                   (x, np.int32(0)))
 
 
+def division_loop(library: Any, x: Any) -> Any:
+    """A while loop of ten steps on a number, any of which can make a NaN."""
+    return library.lax.while_loop(lambda state: state[1] < 10, lambda state: (
+        (state[0] * state[0] - 2.0) / (state[0] + 1.0), state[1] + 1), (x, np.int32(0)))
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "MLP": (network, (list(random(4, 256, 256, scale=0.05)), random(64, 256, scale=1))),
     "scan": (recurrence, (random(100, scale=1),)),
     "short while": (short_loop, (np.float32(1),)),
+    "dividing while": (division_loop, (np.float32(1),)),
 }
 ERRORS = {"nan": checkify.nan_checks, "all": checkify.all_checks}
 

@@ -40,6 +40,8 @@ from fxgrad.engine.ops import (
 )
 
 INFINITE = math.inf
+_MOST_TURNS = 2 ** 56
+"""Turns that no loop takes: two years, at a nanosecond each."""
 _UNITS = 16
 """Units in the last place by which a result is widened: more than kernels of either executor err."""
 _TURNS = 4
@@ -258,19 +260,16 @@ class _Loop:
 
     def carries(self) -> tuple[list[Interval], list[Interval]]:
         """Return the intervals of the carries between turns, and those in a turn, where the condition held."""
-        state, counters = [*self._starts], self._counters()
+        state = [*self._starts]
         for turn in range(_TURNS + 2 + 2 * len(state)):
-            state = [counters.get(number, interval) for number, interval in enumerate(state)]
-            joined = [one.join(two) for one, two in zip(state, self._step(state), strict=True)]
-            joined = [counters.get(number, interval) for number, interval in enumerate(joined)]
+            joined = [one.join(two) for one, two in zip(state, self._next(state), strict=True)]
             if all(map(_contains, state, joined)):
                 break
             state = joined if turn < _TURNS else [*map(self._widened, state, joined, self._places)]
         else:
             state = [any_value(self._body.program.inputs[place].aval) for place in self._places]
         for _ in range(2):  # from bounds that hold to nearer ones
-            nearer = [one.join(two) for one, two in zip(self._starts, self._step(state), strict=True)]
-            nearer = [counters.get(number, interval) for number, interval in enumerate(nearer)]
+            nearer = [one.join(two) for one, two in zip(self._starts, self._next(state), strict=True)]
             if not all(map(_contains, state, nearer)):
                 break
             state = nearer
@@ -287,13 +286,34 @@ class _Loop:
         found = _refined(program, program.outputs[0], True, intervals_of(program, asked))
         return [found.get(program.inputs[place], interval) for place, interval in zip(places, state, strict=True)]
 
-    def _step(self, state: Sequence[Interval]) -> list[Interval]:
+    def _next(self, state: Sequence[Interval]) -> list[Interval]:
+        """Return the intervals of the carries after a turn from `state`.
+
+        Those of counters, which grow by little in each turn, are those after any number of turns.
+        """
         inside = [*self._inside]
         for place, interval in zip(self._places, self._running(state), strict=True):
             inside[place] = interval
         program = self._body.program
-        outputs = operands_of(program.outputs, intervals_of(program, inside))
-        return [outputs[place] for place in self._made]
+        known = intervals_of(program, inside)
+        outputs = operands_of(program.outputs, known)
+        result = []
+        for place, output, start in zip(self._places, self._made, self._starts, strict=True):
+            var = program.inputs[place]
+            growth = _growth(program, program.outputs[output], var, known) if dtypes.kind_of(
+                var.aval.dtype) in "iu" else None
+            result.append(outputs[output] if growth is None else self._after_turns(start, growth, var.aval) or
+                          outputs[output])
+        return result
+
+    def _after_turns(self, start: Interval, growth: Interval, aval: Aval) -> Interval | None:
+        """Return the interval of a counter in every turn, which grows by `growth` in each; None if it may wrap."""
+        times = _MOST_TURNS if self._times is None else self._times
+        reached = Interval(start.low + min(0, growth.low * times), start.high + max(0, growth.high * times), False)
+        if not fits(reached, aval):
+            return None
+        times = max(times - 1, 0)
+        return Interval(start.low + min(0, growth.low * times), start.high + max(0, growth.high * times), False)
 
     def _widened(self, before: Interval, after: Interval, place: int) -> Interval:
         """Return an interval that gives up the bounds that still move."""
@@ -301,25 +321,48 @@ class _Loop:
         return Interval(before.low if after.low >= before.low else every.low,
                         before.high if after.high <= before.high else every.high, after.nan, after.zero)
 
-    def _counters(self) -> dict[int, Interval]:
-        """Return the intervals of integers that grow by a constant, where the number of turns has a bound."""
-        found: dict[int, Interval] = {}
-        program = self._body.program
-        for number, (place, output) in enumerate(zip(self._places, self._made, strict=True)):
-            var, atom = program.inputs[place], program.outputs[output]
-            equation = definitions(program).get(atom) if isinstance(atom, Variable) else None
-            if self._times is None or equation is None or dtypes.kind_of(var.aval.dtype) not in "iu" or (
-                    equation.primitive is not pointwise.add_p) or var not in equation.inputs:
-                continue
-            step, = [each for each in equation.inputs if each is not var] or [var]
-            if not isinstance(step, Literal):
-                continue
-            by, start = int(np.asarray(step.value)), self._starts[number]
-            ends = by * max(self._times - 1, 0), by * self._times
-            reached = Interval(start.low + min(0, *ends), start.high + max(0, *ends), False)
-            if fits(reached, var.aval):
-                found[number] = Interval(start.low + min(0, ends[0]), start.high + max(0, ends[0]), False)
-        return found
+
+def _growth(program: Program, atom: Atom, var: Variable, known: Intervals) -> Interval | None:
+    """Return the interval of `atom - var` for integers, where `atom` is `var` with sums of bounded terms; or None."""
+    if atom is var:
+        return Interval(0, 0, False)
+    if not isinstance(atom, Variable) or (equation := definitions(program).get(atom)) is None:
+        return None
+    primitive, inputs = equation.primitive, equation.inputs
+    if primitive is pointwise.add_p or primitive is arithmetic.sub_p:
+        for first, second in ((0, 1), (1, 0)) if primitive is pointwise.add_p else ((0, 1),):
+            grown = _growth(program, inputs[first], var, known)
+            if grown is not None:
+                term, = operands_of([inputs[second]], known)
+                return add_exactly(grown, term if primitive is pointwise.add_p else negate(term))
+        return None
+    if primitive is select.select_n_p:
+        return _joint([_growth(program, case, var, known) for case in inputs[1:]])
+    if equation.regions and all(region.role == "branch" for region in equation.regions):
+        output = equation.outputs.index(atom)
+        return _joint([_growth_in_branch(equation, region, output, program, var, known)
+                       for region in equation.regions])
+    return None
+
+
+def _growth_in_branch(equation: Equation, region: Region, output: int, program: Program, var: Variable,
+                      known: Intervals) -> Interval | None:
+    """Return the growth of a result of a branch over `var`, which must be an operand."""
+    inner = region.program
+    given = region_inputs(equation, region, operands_of(equation.inputs, known), program, known)
+    inside = intervals_of(inner, given)
+    made, = [atom for atom, link in zip(inner.outputs, region.outputs, strict=True) if link.place == output]
+    for link, entering in zip(region.inputs, inner.inputs, strict=True):
+        if link.how == "same" and equation.inputs[link.place] is var:
+            grown = _growth(inner, made, entering, inside)
+            if grown is not None:
+                return grown
+    return None
+
+
+def _joint(parts: Sequence[Interval | None]) -> Interval | None:
+    known = [part for part in parts if part is not None]
+    return functools.reduce(Interval.join, known) if known and len(known) == len(parts) else None
 
 
 def _contains(one: Interval, other: Interval) -> bool:

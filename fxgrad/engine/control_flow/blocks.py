@@ -6,12 +6,14 @@ import builtins
 import random
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from fxgrad import debug
+from fxgrad import numpy as fnp
 from fxgrad.engine import tree
+from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, user_line
 from fxgrad.errors import ControlFlowError
@@ -26,10 +28,12 @@ class Block:
         self.repeats: bool = repeats or (self.parent is not None and self.parent.repeats)
         self.depth: int = 1 if self.parent is None else self.parent.depth + 1
         self.made: dict[int, Any] = {}
+        self.changed: Changes = {}
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._token = block.set(self)
         self._tries = tries.set(0)
+        return self
 
     def __exit__(self, *_: object) -> None:
         block.reset(self._token)
@@ -79,19 +83,145 @@ def refuse_in_try(what: str) -> None:
                      "once, so no exception can depend on traced values. Move the traced code out of the `try`")
 
 
-# --- changes of what is outside -----------------------------------------------------------------------------------
+# --- lists and dicts that change ------------------------------------------------------------------------------------
+
+
+class Change(NamedTuple):
+    """A list or dict that changes, a copy of it from before, and the user's line."""
+
+    container: Any
+    before: Any
+    line: str
+
+    def undo(self) -> None:
+        """Give the container its items from before."""
+        replace_items(self.container, self.before)
+
+
+Changes = dict[int, Change]
+"""Changes by the identity of the container."""
+_local: ContextVar[dict[int, Any] | None] = ContextVar("containers_of_call", default=None)
+"""Lists and dicts that converted functions made outside of traced blocks, while one is traced."""
+probes: ContextVar[tuple[Changes, ...]] = ContextVar("probes", default=())
+"""The changes of turns that are recorded, and undone if the next one turns out to be traced."""
+
+
+class LocalContainers:
+    """Notes the lists and dicts that a converted function, and those that it calls, make."""
+
+    def __enter__(self) -> None:
+        self._token = _local.set({}) if _local.get() is None and current.get() is not None else None
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _local.reset(self._token)
 
 
 def fresh(container: Any) -> Any:
-    """Return a container that was just made: it may change in the block that made it."""
+    """Return an object that was just made, if it is a container: it may change in the block that made it."""
     around = block.get()
-    if around is not None:
-        around.made[id(container)] = container
+    made = _local.get() if around is None else around.made
+    if made is not None and (around is not None or type(container) in _COPIED):
+        made[id(container)] = container
     return container
+
+
+def replace_items(container: Any, items: Any) -> None:
+    """Give a list or dict other items."""
+    if type(container) is dict:
+        container.clear()
+        container.update(items)
+    else:
+        container[:] = items
+
+
+_COPIED: tuple[type, ...] = (list, dict)
+
+
+def note_change(container: Any) -> bool:
+    """Note that a list or dict is about to change in the blocks around; return whether it may.
+
+    It may in blocks around which the converted code made it, by itself or as an item: then the blocks give back its
+    items, as they do with variables.
+    """
+    around = outer = block.get()
+    if around is not None and id(container) in around.made:
+        return True
+    if type(container) not in _COPIED:
+        return around is None
+    logs: list[Changes] = [*probes.get()]
+    while outer is not None and not _holds(outer.made, container):
+        logs.append(outer.changed)
+        outer = outer.parent
+    if around is not None and outer is None and not _holds(_local.get() or {}, container):
+        return False
+    for log in logs:
+        if id(container) not in log:
+            log[id(container)] = Change(container, container.copy(), user_line())
+    return True
+
+
+def _holds(made: dict[int, Any], container: Any, depth: int = 3) -> bool:
+    """Return whether a container is among those that were made, or an item of theirs."""
+    return id(container) in made or (depth > 0 and any(
+        _holds({id(item): item for item in (each.values() if type(each) is dict else each)
+                if type(item) in _COPIED}, container, depth - 1)
+        for each in made.values() if type(each) in _COPIED))
+
+
+class _Items:
+    """A list whose items are assigned: a traced index selects among them."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self._items = items
+
+    def __getitem__(self, index: Any) -> Any:
+        return item(self._items, index)
+
+    def __delitem__(self, index: Any) -> None:
+        del self._items[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if not is_unknown(index):
+            self._items[index] = value
+            return
+        try:  # with the value among the items, all get the type that fits
+            whole = fnp.stack([fnp.asarray(each) for each in (*self._items, value)])
+        except (TypeError, ValueError):
+            raise refuse("a traced index selects an item of a list to assign, and the items and the value are not "
+                         "arrays of one shape. Keep them in one array, and write x = x.at[i].set(v)") from None
+        self._items[:] = fnp.unstack(whole[:-1].at[_as_number(index)].set(whole[-1]))
+
+
+def _as_number(index: Any) -> Any:
+    """Return a traced index of a list; there True is 1, and no mask."""
+    return index.astype("int32") if getattr(index, "dtype", None) == np.bool_ else index
+
+
+def item(container: Any, index: Any) -> Any:
+    """Return `container[index]`; a traced index selects from NumPy arrays and lists of numbers too."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(type(part) is Tracer and is_unknown(part) for part in parts):
+        if isinstance(container, np.ndarray):
+            return fnp.asarray(container)[index]
+        if isinstance(container, list | tuple):
+            try:
+                return fnp.stack([fnp.asarray(each) for each in container])[_as_number(index)]
+            except (TypeError, ValueError):
+                raise refuse(f"a traced index selects from a {type(container).__name__} whose items are not arrays of "
+                             "one shape. Keep them in one array, or choose with fxgrad.lax.switch") from None
+        if isinstance(container, dict):
+            raise refuse("a traced value is no key of a dict. Keep the values in an array, and select by position")
+    return container[index]
+
+
+# --- changes of what is outside -----------------------------------------------------------------------------------
 
 
 def mutable(target: Any) -> Any:
     """Return the object whose items or attributes are about to change; raise if a traced block did not make it."""
+    if type(target) in _COPIED and note_change(target):
+        return _Items(target) if type(target) is list else target
     around = block.get()
     if around is None or id(target) in around.made or type(target) is Tracer or isinstance(
             target, int | float | complex | str | bytes | tuple | frozenset | np.generic | type(None)):
@@ -151,11 +281,13 @@ def check_method(function: Any) -> None:
     owner = getattr(function, "__self__", None)
     around = block.get()
     if around is None:
+        if probes.get() and getattr(function, "__name__", "") in _CHANGES.get(type(owner), set()):
+            note_change(owner)
         return
     if isinstance(owner, _HOST_RANDOM) and around.repeats:
         raise refuse(f"{function.__name__}() draws numbers on the host inside {around.text}: it would run once, and "
                      "every turn would get the same numbers. Use fxgrad.random with a key, split in each turn")
-    if getattr(function, "__name__", "") in _CHANGES.get(type(owner), set()) and id(owner) not in around.made:
+    if getattr(function, "__name__", "") in _CHANGES.get(type(owner), set()) and not note_change(owner):
         hint = ("Give the loop a static length, or write into an array of that length with x = x.at[i].set(v)"
                 if around.repeats else "Choose the value in the branch, and change the "
                 f"{type(owner).__name__} after it")

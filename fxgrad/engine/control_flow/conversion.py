@@ -11,6 +11,7 @@ from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from fxgrad.engine.caches import Cache, cached
+from fxgrad.engine.control_flow.blocks import LocalContainers
 from fxgrad.engine.control_flow.names import OPERATORS, is_generated
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
@@ -52,7 +53,8 @@ class ConvertedFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            return self.converted(*args, **kwargs)
+            with LocalContainers():
+                return self.converted(*args, **kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
             _name_reason(error)
             __tracebackhide__ = True

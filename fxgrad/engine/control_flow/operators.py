@@ -7,6 +7,7 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
@@ -30,6 +31,7 @@ from fxgrad.engine.control_flow.blocks import (
 from fxgrad.engine.control_flow.blocks import augmented as augmented  # noqa: PLC0414  (an operator of converted code)
 from fxgrad.engine.control_flow.blocks import depth as depth  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import in_try as in_try  # noqa: PLC0414
+from fxgrad.engine.control_flow.blocks import item as item  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import known as known  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import mutable as mutable  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import raising as raising  # noqa: PLC0414
@@ -160,7 +162,7 @@ def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Se
         return
     if not condition:
         return
-    with _Turns() as prints:
+    with _Turns() as prints, mark:
         body()
         condition = test()
         if is_unknown(condition):  # the turn was a guess: the loop is traced from its beginning
@@ -213,7 +215,7 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
     mark = None if current.get() is None else Mark(cells)
     rest = iter(items)
     for number, item in enumerate(rest):
-        with _Turns() as prints:
+        with _Turns() as prints, mark or nullcontext():
             body(item)
             stop = not_(stopped())
             counted = _as_sequence(iterable) if is_unknown(stop) and mark is not None and not number else None
@@ -428,20 +430,3 @@ def _int(*args: Any, **kwargs: Any) -> Any:
 
 
 _BUILTINS: dict[Any, Any] = {print: printed, min: _smaller, max: _greater, any: _any, all: _all}
-
-
-def item(container: Any, index: Any) -> Any:
-    """Return `container[index]`; a traced index selects from NumPy arrays and lists of numbers too."""
-    parts = index if isinstance(index, tuple) else (index,)
-    if any(type(part) is Tracer and is_unknown(part) for part in parts):
-        if isinstance(container, np.ndarray):
-            return fnp.asarray(container)[index]
-        if isinstance(container, list | tuple):
-            try:
-                return fnp.stack([fnp.asarray(each) for each in container])[index]
-            except (TypeError, ValueError):
-                raise refuse(f"a traced index selects from a {type(container).__name__} whose items are not arrays of "
-                             "one shape. Keep them in one array, or choose with fxgrad.lax.switch") from None
-        if isinstance(container, dict):
-            raise refuse("a traced value is no key of a dict. Keep the values in an array, and select by position")
-    return container[index]

@@ -251,7 +251,8 @@ class _Rewriter(ast.NodeTransformer):
             value.elts = [self._new_containers(each) for each in value.elts]
             return value
         visited: ast.expr = self.visit(value)
-        return self._call("fresh", [visited], value) if isinstance(value, _DISPLAYS) else visited
+        return self._call("fresh", [visited], value) if isinstance(value, (*_DISPLAYS, ast.BinOp)) and any(
+            isinstance(each, _DISPLAYS) for each in ast.walk(value)) else visited
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         node.value = self.visit(node.value)

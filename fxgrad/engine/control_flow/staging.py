@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.control_flow.blocks import Block, refuse
+from fxgrad.engine.control_flow.blocks import Block, Changes, note_change, probes, refuse, replace_items
 from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval
 from fxgrad.engine.core.program import Program
@@ -94,7 +94,92 @@ def truth(value: Any, what: str) -> Any:
 
 def shown_name(name: str) -> str:
     """Return a variable as messages name it."""
+    if name.startswith(_ITEMS):
+        word = name.removeprefix(_ITEMS)
+        return "a list" if word.isdigit() else f"`{word}`"
     return "the returned value" if name == RESULT else "a value" if is_generated(name) else f"`{name}`"
+
+
+# --- lists and dicts that blocks change ---------------------------------------------------------------------------
+
+_ITEMS = "~items "
+"""Begins the name under which the items of a list or dict are variables."""
+
+
+class _Kept:
+    """A list or dict among items, which stays the object that it is."""
+
+    def __init__(self, container: Any) -> None:
+        self.container = container
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Kept and other.container is self.container
+
+    def __hash__(self) -> int:
+        return id(self.container)
+
+    def __repr__(self) -> str:
+        return f"a {type(self.container).__name__}"
+
+
+def _items(container: Any, made: Mapping[int, Any]) -> Any:
+    """Return the items of a list or dict as a value; those that are lists, and were not `made` in a block, stay."""
+    def kept(item: Any) -> Any:
+        return _Kept(item) if type(item) in (list, dict) and id(item) not in made else item
+
+    return {key: kept(item) for key, item in container.items()} if type(container) is dict else [*map(kept, container)]
+
+
+def _set_items(container: Any, items: Any) -> None:
+    """Give a list or dict the items of such a value."""
+    def plain(item: Any) -> Any:
+        return item.container if type(item) is _Kept else item
+
+    if type(items) is dict:
+        order = [*(key for key in container if key in items), *(key for key in items if key not in container)]
+        replace_items(container, {key: plain(items[key]) for key in order})
+    else:
+        replace_items(container, [*map(plain, items)])
+
+
+class _Containers:
+    """Lists and dicts that blocks change, by the names under which their items are variables."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._words = {id(value): name for name, value in read(cells).items() if not is_generated(name)}
+        self.by_name: dict[str, Any] = {}
+        self._lines: dict[str, str] = {}
+
+    def shown(self, name: str) -> str:
+        """Return a list or dict as messages name it, with the line that changes it."""
+        return f"{shown_name(name)}, which changes at {self._lines[name]},"
+
+    def add(self, changes: Changes) -> list[str]:
+        """Add the containers that changed, and return the names of those that were not known."""
+        known = {id(container) for container in self.by_name.values()}
+        names = []
+        for key, change in changes.items():
+            if key not in known:
+                names.append(f"{_ITEMS}{self._words.get(key, len(self.by_name))}")
+                self.by_name[names[-1]], self._lines[names[-1]] = change.container, change.line
+        return names
+
+    def read(self, made: Mapping[int, Any]) -> Values:
+        """Return the items of all."""
+        return {name: _items(container, made) for name, container in self.by_name.items()}
+
+    def write(self, values: Values) -> Values:
+        """Set the items that are among values of variables; return the other values."""
+        for name, container in self.by_name.items():
+            if name in values:
+                _set_items(container, values[name])
+        return {name: value for name, value in values.items() if name not in self.by_name}
+
+    def change(self, values: Values) -> Values:
+        """Do the same for good: the blocks around give the items back."""
+        for container in self.by_name.values():
+            note_change(container)
+        return self.write(values)
 
 
 class Flat(NamedTuple):
@@ -146,8 +231,11 @@ class _Side(NamedTuple):
 
 
 def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what: str, when: str, named: Any,
-                ) -> _Side:
-    """Trace one side of a branch; `result` returns the values that it leaves. It is named as the function `named`."""
+                containers: _Containers) -> _Side:
+    """Trace one side of a branch; `result` returns the values that it leaves. It is named as the function `named`.
+
+    Lists and dicts that it changes are added to `containers`, and have their items again.
+    """
     values: dict[str, Flat | None] = {}
     places: dict[tuple[str, int], int] = {}
     outputs: list[Any] = []
@@ -156,7 +244,8 @@ def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what:
     def call() -> list[Any]:
         with around:
             function()
-        for name, value in result().items():
+        containers.add(around.changed)
+        for name, value in {**result(), **containers.read(around.made)}.items():
             flat = values[name] = None if value is UNSET else flatten(value)
             for number, aval in enumerate(() if flat is None else flat.avals):
                 if aval is not None and flat is not None:
@@ -172,6 +261,9 @@ def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what:
         if not any(each.startswith("while tracing the ") for each in getattr(error, "__notes__", ())):
             error.add_note(f"while tracing the {where}; both sides are traced")
         raise
+    finally:
+        for change in around.changed.values():
+            change.undo()
     return _Side(traced, values, places)
 
 
@@ -181,15 +273,18 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, live:
     before = read(cells)
     live_cells = {name: cells[name] for name in live if name in cells}
     predicate = truth(condition, what)
-    sides = []
-    try:
-        for function, when in ((then, "true"), (other, "false")):
-            run = _nothing if function is None else function
-            sides.append(_trace_side(run, lambda: read(live_cells), what, when, then))
+    containers = _Containers(cells)
+    sides: list[_Side] = []
+    while not sides or sides[0].values.keys() != sides[1].values.keys():  # one side changes a list, and so both have it
+        sides.clear()
+        try:
+            for function, when in ((then, "true"), (other, "false")):
+                run = _nothing if function is None else function
+                sides.append(_trace_side(run, lambda: read(live_cells), what, when, then, containers))
+                write(cells, before)
+        finally:
             write(cells, before)
-    finally:
-        write(cells, before)
-    write(cells, _choose(what, predicate, sides))
+    write(cells, containers.change(_choose(what, predicate, sides, containers)))
 
 
 def _nothing() -> None:
@@ -199,15 +294,19 @@ def _nothing() -> None:
 def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
     """Return the value of one of two expressions, chosen in the program."""
     predicate = truth(condition, what)
-    sides = []
-    for function, when in ((then, "true"), (other, "false")):
-        results: list[Any] = []
-        sides.append(_trace_side(lambda results=results, function=function: results.append(function()),  # type: ignore[misc]
-                                 lambda results=results: {"~value": results[0]}, what, when, then))  # type: ignore[misc]
-    return _choose(what, predicate, sides)["~value"]
+    containers = _Containers({})
+    sides: list[_Side] = []
+    while not sides or sides[0].values.keys() != sides[1].values.keys():
+        sides.clear()
+        for function, when in ((then, "true"), (other, "false")):
+            results: list[Any] = []
+            sides.append(_trace_side(
+                lambda results=results, function=function: results.append(function()),  # type: ignore[misc]
+                lambda results=results: {"~value": results[0]}, what, when, then, containers))  # type: ignore[misc]
+    return containers.change(_choose(what, predicate, sides, containers))["~value"]
 
 
-def _choose(what: str, predicate: Any, sides: Sequence[_Side]) -> Values:
+def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: _Containers) -> Values:
     """Bind the choice between two traced sides; return the joint values by name."""
     then, second_side = sides
     results: Values = {}
@@ -224,6 +323,11 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side]) -> Values:
             whole = one or two
             assert whole is not None
             one = two = whole
+        if name.startswith(_ITEMS) and _length(one) != _length(two):
+            raise refuse(f"{containers.shown(name)} is {_count_items(one)} if {_case(what, True)}, and "
+                         f"{_count_items(two)} otherwise. Both sides must leave as many items: choose a value first "
+                         "and change the list after the block, or write into an array with x = x.at[i].set(v), and "
+                         "count")
         if one.structure != two.structure or any(
                 (first is None) != (second is None) for first, second in zip(one.avals, two.avals, strict=True)):
             raise refuse(f"{_differing(name, what, _shown(one), _shown(two))}. Both sides must give values of one "
@@ -264,6 +368,16 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side]) -> Values:
 
 _JUMP = "traced `break`, `continue` or `return` came before"
 _JUMPS = (f"a {_JUMP}", f"no {_JUMP}")
+
+
+def _length(flat: Flat) -> int:
+    return len(tree.unflatten(flat.structure, flat.leaves))
+
+
+def _count_items(flat: Flat) -> str:
+    """Return the number of items of a list or dict in words."""
+    count = _length(flat)
+    return f"{count} item{'s' * (count != 1)} long"
 
 
 def _case(what: str, when: bool) -> str:
@@ -363,10 +477,11 @@ def loop(what: str, test: FunctionType | None, body: FunctionType, live: Sequenc
     cells = cells_of(test, body)
     before = read(cells)
     try:
-        outputs = _Loop(what, test, body, cells, before, live, turn, counter, guaranteed).bind()
+        staged = _Loop(what, test, body, cells, before, live, turn, counter, guaranteed)
+        outputs = staged.bind()
     finally:
         write(cells, before)
-    write(cells, outputs)
+    write(cells, staged.containers.change(outputs))
 
 
 class _Loop:
@@ -374,6 +489,7 @@ class _Loop:
                  live: Sequence[str], turn: Sequence[str], counter: Counter | None, guaranteed: bool) -> None:
         self.what, self.test, self.body, self.cells, self.before = what, test, body, cells, before
         self.counter, self.line = counter, user_line()
+        self.containers = _Containers(cells)
         self.names = [name for name in dict.fromkeys(live) if name in cells]
         self.values: dict[str, Flat | None] = {}
         for name in self.names:
@@ -446,30 +562,38 @@ class _Loop:
         names = [*(["the number of the turn"] if self.counter is not None else []), *self._shown_names()]
         parameters = _unique([*(["turn"] if self.counter is not None else []), *self._shown_names()])
         structure = tree.structure(0)
+        kept = self.containers.read({})
         try:
             return trace_body(self.what, _Turn(function, parameters), lambda *tracers: call(tracers), avals, names,
                               [structure] * len(avals))
         finally:
-            write(self.cells, self.before)
+            write(self.cells, self.containers.write({**self.before, **kept}))
 
     def _trace_body(self) -> tuple[Program | None, list[Any], list[int]]:
         """Trace a turn; without a program if types changed, so that it must be traced again."""
         after: dict[str, Flat | None] = {}
         places: list[int] = []
         counter = self.counter
+        around = Block(self.what, repeats=True)
 
         def call(tracers: Sequence[Any]) -> list[Any]:
             outputs: list[Any] = []
             if counter is not None:
                 number, *tracers = tracers
                 outputs.append(add(number, Literal(1, _COUNTER)))
-            write(self.cells, self._values_of(tracers))
-            with Block(self.what, repeats=True):
-                if counter is None:
-                    self.body()
-                else:
-                    self.body(counter.item(number))
-            for name, value in read({name: self.cells[name] for name in self.names}).items():
+            write(self.cells, self.containers.write(self._values_of(tracers)))
+            try:
+                with around:
+                    if counter is None:
+                        self.body()
+                    else:
+                        self.body(counter.item(number))
+                values = {**read({name: self.cells[name] for name in self.names if name in self.cells}),
+                          **self.containers.read(around.made)}
+            finally:
+                for change in around.changed.values():
+                    change.undo()
+            for name, value in values.items():
                 flat = after[name] = None if value is UNSET else flatten(value)
                 for leaf, aval in zip(*((flat.leaves, flat.avals) if flat else ((), ())), strict=True):
                     if aval is not None:
@@ -478,6 +602,14 @@ class _Loop:
             return outputs
 
         traced = self._trace(self.body, call)
+        new = self.containers.add(around.changed)
+        if new:  # their items are variables from now on
+            items = self.containers.read({})
+            for name in new:
+                begins = self.values[name] = flatten(items[name])
+                self.avals[name] = [*begins.avals]
+            self.names += new
+            return None, [], []
         changed = False
         for name in self.names:
             before, flat = self.values[name], after[name]
@@ -500,6 +632,10 @@ class _Loop:
 
     def _join(self, name: str, before: Flat, after: Flat) -> bool:
         """Join the types of a variable before and after a turn; return whether they changed."""
+        if name.startswith(_ITEMS) and _length(before) != _length(after):
+            raise refuse(f"{self.containers.shown(name)} is {_count_items(before)} before a turn of this `{self.what}` "
+                         f"and {_count_items(after)} after it; the number of turns is traced, so the length must stay. "
+                         "Begin with an array of the greatest length, and write into it with x = x.at[i].set(v)")
         if before.structure != after.structure:
             raise refuse(f"{shown_name(name)} is {_shown(before)} before a turn of this `{self.what}` and "
                          f"{_shown(after)} after it; the number of turns is traced, so the structure must stay. Use an "
@@ -532,9 +668,12 @@ class _Loop:
             if counter is not None:
                 number, *tracers = tracers
                 more = lt(number, counter.length)
-            write(self.cells, self._values_of(tracers))
-            with Block(self.what, repeats=True):
+            write(self.cells, self.containers.write(self._values_of(tracers)))
+            with Block(self.what, repeats=True) as around:
                 value = test()
+            if around.changed:
+                raise refuse(f"the condition of this `{self.what}` changes a list or dict, and it is traced apart from "
+                             "the turn. Change it in the turn, and write the condition without the change")
             value = truth(value, self.what) if type(value) is Tracer else bool(value)
             return value if more is None else more & value
         return self._trace(test, call)
@@ -548,7 +687,8 @@ def _unique(names: Sequence[str]) -> list[str]:
     """Return identifiers: the names, numbered where they come again, and words for generated ones."""
     found: list[str] = []
     for name in names:
-        word = name.strip("~").partition(" ")[0]
+        word = name.removeprefix(_ITEMS) if shown_name(name) != "a list" else "items"
+        word = word.strip("~").partition(" ")[0]
         numbered = (word if not number else f"{word}_{number}" for number in itertools.count())
         found.append(next(each for each in numbered if each not in found and (each == name or each not in names)))
     return found
@@ -562,14 +702,23 @@ class Mark:
 
     def __init__(self, cells: Cells) -> None:
         self._cells, self._values = cells, read(cells)
+        self._changes: Changes = {}
         self._tapes: list[tuple[Tape, Any]] = []
         tape = current.get()
         while tape is not None:
             self._tapes.append((tape, tape.mark()))
             tape = tape.parent
 
+    def __enter__(self) -> None:
+        self._token = probes.set((*probes.get(), self._changes))
+
+    def __exit__(self, *_: object) -> None:
+        probes.reset(self._token)
+
     def rewind(self) -> None:
-        """Forget what was recorded since, and set the variables back."""
+        """Forget what was recorded since, and set the variables back, and lists that changed within the mark."""
         write(self._cells, self._values)
+        for change in self._changes.values():
+            change.undo()
         for tape, mark in self._tapes:
             tape.rewind(mark)

@@ -345,19 +345,56 @@ def _made(equation: Equation, program: Program, known: Intervals) -> list[Atom]:
         return []
     numbers: dict[Atom, Interval] = {
         atom: known[atom].without_nan() for atom in equation.inputs if isinstance(atom, Variable)}
+    given = [each.without_nan() for each in operands_of(equation.inputs, known)]
+    if equation.primitive is exponential.sqrt_p and -float(dtypes.finfo(equation.inputs[0].aval.dtype).tiny) <= (
+            given[0].low):
+        return []  # a comparison with 0 lets through what XLA takes for 0, and so does its root
     return [var for var, interval in zip(equation.outputs, outputs_of(
-        equation, [each.without_nan() for each in operands_of(equation.inputs, known)], program,
-        ChainMap(numbers, dict(known))), strict=True) if interval.nan]
+        equation, given, program, ChainMap(numbers, dict(known))), strict=True) if interval.nan]
 
 
-def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], known: Intervals) -> set[Atom]:
+def _without_nans(equation: Equation, given: Sequence[Interval], known: Intervals) -> dict[Atom, Interval]:
+    """Return the intervals of operands and results of an operation that has made no NaN of numbers.
+
+    A sine has one of an infinity, and so has a product with 0.
+    """
+    found: dict[Atom, Interval] = {}
+    finite: list[int] = []
+    if equation.primitive in (trigonometric.sin_p, trigonometric.cos_p):
+        finite = [0]
+    elif equation.primitive is arithmetic.mul_p:
+        finite = [1 - place for place, each in enumerate(given) if each.low == each.high == 0 and not each.nan]
+    for place in finite:
+        atom = equation.inputs[place]
+        most = float(dtypes.finfo(atom.aval.dtype).max)
+        low = min(max(given[place].low, -most), most)
+        found[atom] = given[place]._replace(low=low, high=max(min(given[place].high, most), low))
+    found.update((var, known[var]._replace(nan=any(each.nan for each in given))) for var in equation.outputs)
+    return _of_variables(found)
+
+
+def _first_nans(program: Program, bounds: Sequence[Interval]) -> set[Atom]:
+    """Return the results in which a NaN may be made of numbers, as long as no operation before has made one."""
+    known: dict[Atom, Interval] = dict(zip(program.inputs, bounds, strict=True))
+    made: set[Atom] = set()
+    for equation in program.equations:
+        given = operands_of(equation.inputs, known)
+        known.update(zip(equation.outputs, outputs_of(equation, given, program, known), strict=True))
+        found = _made(equation, program, known)
+        made.update(found)
+        if found and not equation.regions:
+            known.update(_without_nans(equation, given, known))
+    return made
+
+
+def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], bounds: Sequence[Interval]) -> set[Atom]:
     """Return the values to test so that no NaN made in the program is lost, beside its outputs.
 
     `carries` pairs outputs with the inputs that they become in the next turn: such an output counts as seen only if a
     NaN in it would stay until the loop ends.
     """
     kept = {*range(len(program.outputs))}
-    made = {var for equation in program.equations for var in _made(equation, program, known)}
+    made = _first_nans(program, bounds)
     while True:
         seen = {program.outputs[place] for place in kept}
         tested: set[Atom] = set()
@@ -430,9 +467,8 @@ class _Checks:
 
         `bounds` are the intervals of its inputs: checks that cannot fail are left out.
         """
-        known = intervals_of(program, bounds)
         looks = "nan" in self._kinds and self._quick
-        tested = _tested_for_nans(program, carries, known) if looks else set()
+        tested = _tested_for_nans(program, carries, bounds) if looks else set()
         of_numbers = intervals_of(program, [each.without_nan() for each in bounds]) if is_main and looks else {}
 
         def build(*values: Any) -> tuple[list[Any], None]:
@@ -476,6 +512,7 @@ class _Checks:
                     bind(check_p, _has_no_nan(output), report=Finding("nan", "", ""), lanes=())
         elif "nan" in self._kinds and not equation.regions and _made(equation, program, known):
             self._check_nans(equation, inputs, outputs, line)
+            known.update(_without_nans(equation, given, known))
         return outputs
 
     def _bind(self, equation: Equation, inputs: list[Any], source: Source | None,

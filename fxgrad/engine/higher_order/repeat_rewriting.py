@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad.engine.analyses.repeats import Output, Repeat, Repeats, Row
+from fxgrad.engine.analyses.fusing import CHEAP, fusion_kind
+from fxgrad.engine.analyses.repeats import BlockFlow, Output, Repeat, Repeats, Row
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
@@ -33,6 +34,9 @@ from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.shaping import rev_p, slice_p
 from fxgrad.engine.ops.structural import broadcast_to_p, reshape_p, transpose_p
 
+_MOST_AGAIN = 4
+"""Operations that are computed again in place of a result that is stored, at most."""
+
 
 class Rewriting:
     """One rewriting: the new equations, and values that are entries of arrays until somebody reads them alone."""
@@ -51,6 +55,7 @@ class Rewriting:
                     self._by_state.add(column)
         self._equations: list[Equation] = []
         self._rows = dict(found.rows)
+        self._final_rows: dict[Atom, Row] = {}  # of final carried values, which are the last entries of stacks, too
         self._read: set[Atom] = set()
         self._source: Source | None = None
         self._last: dict[Equation, tuple[int, int]] = {}
@@ -60,9 +65,14 @@ class Rewriting:
                 self._last[equations[-1]] = number, copy
                 self._inside.update(equations)
         self._reads = reads_of(program, found.rows)
+        self._derived: list[dict[int, _Derived]] = [{} for _ in chosen]
         self._used = self._used_outside()
+        if in_place:
+            self._derived = self._derivable()
+            self._used = self._used_outside()
         self._blocks: dict[int, tuple[Program, list[Output]]] = {}
         self._readers = self._readers_of_copies() if in_place else {}
+        self._stacks: dict[tuple[Atom, ...], Variable] = {}
         self._filled: dict[Equation, tuple[Variable, range]] = {}
 
     def _used_outside(self) -> set[Atom]:
@@ -71,11 +81,46 @@ class Rewriting:
         for equation in self._program.equations:
             if equation not in self._inside:
                 used.update(equation.inputs)
-        for repeat, how in self._chosen:
+        for (repeat, how), derived in zip(self._chosen, self._derived, strict=True):
             flow = repeat.flow
             used.update(flow.shared, (carry.first for carry in flow.carried),
-                        *(column for column in flow.by_copy if how == "call" or column not in self._by_state))
+                        *(column for index, column in enumerate(flow.by_copy) if index not in derived and (
+                            how == "call" or column not in self._by_state)))
         used.update(row.base for row in self._rows.values())
+        return used
+
+    def _derivable(self) -> list[dict[int, _Derived]]:
+        """Return for each repeat the inputs by copy that its block computes from its other inputs.
+
+        They are cheap results of the copies of another repeat, such as residuals, which nobody else reads. So neither
+        stacks nor results of calls hold them: separate functions and loops store what XLA otherwise fuses.
+        """
+        made: dict[Atom, tuple[int, Output, int]] = {
+            var: (number, Output(place, index), copy)
+            for number, (repeat, _) in enumerate(self._chosen) for copy, equations in enumerate(repeat.copies)
+            for place, equation in enumerate(equations) for index, var in enumerate(equation.outputs)}
+        result: list[dict[int, _Derived]] = []
+        for number, (repeat, _) in enumerate(self._chosen):
+            by_atoms = {column: index for index, column in enumerate(repeat.flow.by_copy)}
+            result.append({})
+            for index, column in enumerate(repeat.flow.by_copy):
+                makers = [made.get(atom, (-1, Output(-1, -1), 0)) for atom in column]
+                maker, output, _ = makers[0]
+                if maker in (-1, number) or any(each[:2] != (maker, output) for each in makers):
+                    continue
+                found = _derive(self._chosen[maker][0], output, [copy for _, _, copy in makers], repeat.flow, by_atoms)
+                if found is not None:
+                    result[-1][index] = found
+        read_elsewhere = self._read_beside(result)
+        return [{index: found for index, found in derived.items()
+                 if read_elsewhere.isdisjoint(repeat.flow.by_copy[index])}
+                for (repeat, _), derived in zip(self._chosen, result, strict=True)]
+
+    def _read_beside(self, derived: list[dict[int, _Derived]]) -> set[Atom]:
+        """Return what is read outside of the copies if these inputs are derived."""
+        before, self._derived = self._derived, derived
+        used = self._used_outside()
+        self._derived = before
         return used
 
     def _readers_of_copies(self) -> dict[Atom, list[Equation | None]]:
@@ -246,14 +291,20 @@ class Rewriting:
             carried = dict.fromkeys(carry.output for carry in flow.carried)
             wanted = [output for output in _all_outputs(repeat) if output in carried or any(
                 output_of(equations, output) in self._used for equations in repeat.copies)]
-            self._blocks[number] = self._roll(_block(repeat, wanted)), wanted
+            self._blocks[number] = self._roll(_block(repeat, wanted, self._derived[number])), wanted
             compiled_apart.put(self._blocks[number][0], True)
         block, wanted = self._blocks[number]
         before = [carry.first if copy == 0 else output_of(repeat.copies[copy - 1], carry.output)
                   for carry in flow.carried]
-        inputs = [self._value(atom) for atom in (*flow.shared, *before, *(column[copy] for column in flow.by_copy))]
+        inputs = [self._value(atom) for atom in (
+            *flow.shared, *before, *(column[copy] for column in self._columns(number)))]
         self._bind(jit_call_p, inputs, {"program": block, "name": _name_of(repeat)},
                    [output_of(repeat.copies[copy], output) for output in wanted])
+
+    def _columns(self, number: int) -> list[tuple[Atom, ...]]:
+        """Return the inputs by copy that the block of a repeat reads."""
+        return [column for index, column in enumerate(self._chosen[number][0].flow.by_copy)
+                if index not in self._derived[number]]
 
     def _scan(self, number: int) -> None:
         """Run all copies of the block in one loop."""
@@ -263,22 +314,27 @@ class Rewriting:
         stacked = [output for output in _all_outputs(repeat) if any(
             output_of(equations, output) in self._used
             for equations in (repeat.copies[:-1] if output in carried else repeat.copies))]
-        runs = [run_of_rows([(self._state_rows if column in self._by_state else self._rows).get(atom)
-                             for atom in column]) for column in flow.by_copy]
+        again = self._computed_again(repeat, stacked)
+        stacked = [output for output in stacked if output not in again]
+        runs = [run_of_rows([(self._state_rows if column in self._by_state else self._rows).get(
+            atom, self._final_rows.get(atom)) for atom in column]) for column in self._columns(number)]
         states = [place for place in range(len(carried)) if (id(repeat), place) in self._states]
         steps = [run.step for run in runs if run is not None]
         order = Order(count, not steps or sum(steps) >= 0)
         parts = [(output, part) for output in stacked if (part := self._part_of(repeat, output)) is not None]
         apart = {output for output, _ in parts}
         stacked = [output for output in stacked if output not in apart]
-        block = self._roll(_block(repeat, [*carried, *stacked, *(output for output, _ in parts)]))
+        block = self._roll(_block(repeat, [*carried, *stacked, *(output for output, _ in parts)],
+                                  self._derived[number]))
         body = _Body(block, len(flow.shared), len(flow.carried), order)
         consts: list[Atom] = [*map(self._value, flow.shared)]
         xs: list[Atom] = []
-        for var, run, column in zip(body.by_copy, runs, flow.by_copy, strict=True):
+        for var, run, column in zip(body.by_copy, runs, self._columns(number), strict=True):
             if run is None:
-                values = [self._value(atom) for atom in (column if order.forward else column[::-1])]
-                xs += self._bind(stack_p, values, {"axis": 0})
+                values = (*map(self._value, column if order.forward else column[::-1]),)
+                if values not in self._stacks:  # the loop back may take those of the loop forward
+                    self._stacks[values], = self._bind(stack_p, [*values], {"axis": 0})
+                xs.append(self._stacks[values])
             elif self._in_place and not run.is_whole(order):
                 consts.append(self._value(run.base))
                 body.read(var, run)
@@ -312,8 +368,43 @@ class Rewriting:
         for output, stack in zip(stacked, stacks, strict=False):
             for copy, equations in enumerate(repeat.copies):
                 var = output_of(equations, output)
-                if var not in ended:
-                    self._rows[var] = Row(stack, 0, copy if order.forward else count - 1 - copy, var.aval.shape)
+                rows = self._final_rows if var in ended else self._rows
+                rows[var] = Row(stack, 0, copy if order.forward else count - 1 - copy, var.aval.shape)
+        places = {place for found in again.values() for place in found}
+        for place in sorted(places):
+            self._outside(repeat.copies[-1][place])
+
+    def _computed_again(self, repeat: Repeat, stacked: Sequence[Output]) -> dict[Output, set[int]]:
+        """Return the outputs of which only the last one is used, if that is cheap to compute again after the loop.
+
+        A stack would have one for each copy. Maps each output to the places of the block that are computed again, from
+        final carried values, values that all copies read, and other stacks.
+        """
+        last, flow = repeat.copies[-1], repeat.flow
+        only_last = [output for output in stacked if self._used.isdisjoint(
+            output_of(equations, output) for equations in repeat.copies[:-1])]
+        at_hand = {*(carry.output for carry in flow.carried), *stacked}.difference(only_last)
+
+        def places_of(output: Output) -> set[int] | None:
+            if fusion_kind(last[output.place]) != CHEAP:
+                return None
+            result = {output.place}
+            for operand in flow.operands[output.place]:
+                if isinstance(operand, Output) and operand not in at_hand:
+                    inner = places_of(operand)
+                    if inner is None:
+                        return None
+                    result |= inner
+                elif isinstance(operand, int) and operand >= len(flow.shared):
+                    return None
+            return result if len(result) <= _MOST_AGAIN else None
+
+        found: dict[Output, set[int]] = {}
+        for output in only_last:
+            places = places_of(output)
+            if places is not None:
+                found[output] = places
+        return found
 
     def _numbers(self, first: int, step: int, count: int) -> Atom:
         """Return `first`, `first + step`, ..., in int32."""
@@ -436,23 +527,99 @@ def _all_outputs(repeat: Repeat) -> list[Output]:
             for number in range(len(equation.outputs))]
 
 
-def _block(repeat: Repeat, wanted: Sequence[Output]) -> Program:
-    """Return the program of one copy: (shared, carried, values of the copy) -> `wanted`."""
+class _Derived(NamedTuple):
+    """How a block computes an input: equations of another block, with operands as in `BlockFlow`.
+
+    Each operand is a `Literal`, an input of the block, or an `Output` of these equations.
+    """
+
+    equations: list[tuple[Equation, list[Output | Literal | int]]]
+
+
+def _derive(maker: Repeat, output: Output, copies: Sequence[int], flow: BlockFlow,
+            by_atoms: dict[tuple[Atom, ...], int]) -> _Derived | None:
+    """Return how a block with this flow computes an output of copies of the block `maker`, if that is cheap."""
+    first = len(flow.shared) + len(flow.carried)
+    number_of = {tuple(atoms): first + index for atoms, index in by_atoms.items()}
+    number_of.update(((atom,) * len(copies), index) for index, atom in enumerate(flow.shared))
+    equations: list[tuple[Equation, list[Output | Literal | int]]] = []
+    places: dict[int, int] = {}
+
+    def add(place: int) -> bool:
+        model = maker.block[place]
+        if fusion_kind(model) != CHEAP or len(equations) == _MOST_AGAIN:
+            return False
+        operands: list[Output | Literal | int] = []
+        for operand in maker.flow.operands[place]:
+            if isinstance(operand, Literal):
+                operands.append(operand)
+                continue
+            known = number_of.get(tuple(_atom_in(maker, operand, copy) for copy in copies))
+            if known is not None:
+                operands.append(known)
+            elif isinstance(operand, int) or (operand.place not in places and not add(operand.place)):
+                return False
+            else:
+                operands.append(Output(places[operand.place], operand.number))
+        places[place] = len(equations)
+        equations.append((model, operands))
+        return True
+
+    return _Derived(equations) if add(output.place) else None
+
+
+def _atom_in(repeat: Repeat, operand: Output | int, copy: int) -> Atom:
+    """Return the value of an operand in a copy."""
+    if isinstance(operand, Output):
+        return output_of(repeat.copies[copy], operand)
     flow = repeat.flow
-    inputs = [Variable(atom.aval) for atom in (*flow.shared, *(carry.first for carry in flow.carried),
-                                               *(column[0] for column in flow.by_copy))]
-    made: list[list[Variable]] = []
+    if operand < len(flow.shared):
+        return flow.shared[operand]
+    index = operand - len(flow.shared)
+    if index < len(flow.carried):
+        return state_entering(repeat, index, copy)
+    return flow.by_copy[index - len(flow.carried)][copy]
+
+
+def _block(repeat: Repeat, wanted: Sequence[Output], derived: dict[int, _Derived]) -> Program:
+    """Return the program of one copy: (shared, carried, values of the copy that are not derived) -> `wanted`."""
+    flow = repeat.flow
+    first = len(flow.shared) + len(flow.carried)
+    variables = [Variable(atom.aval) for atom in (*flow.shared, *(carry.first for carry in flow.carried),
+                                                  *(column[0] for column in flow.by_copy))]
+    inputs = [var for number, var in enumerate(variables) if number - first not in derived]
     equations: list[Equation] = []
-    scopes = _scopes(repeat)
-    for equation, operands, scope in zip(repeat.block, flow.operands, scopes, strict=True):
-        atoms: list[Atom] = [inputs[each] if isinstance(each, int) else
+
+    def add(model: Equation, operands: Sequence[Output | Literal | int], made: list[list[Variable]],
+            scope: str) -> None:
+        atoms: list[Atom] = [variables[each] if isinstance(each, int) else
                              each if isinstance(each, Literal) else made[each.place][each.number] for each in operands]
-        made.append([Variable(var.aval) for var in equation.outputs])
-        source = equation.source
+        made.append([Variable(var.aval) for var in model.outputs])
+        source = model.source
         if source is not None:
             source = source._replace(scope=scope, origins=())
-        equations.append(Equation(equation.primitive, atoms, equation.params, made[-1], source))
+        equations.append(Equation(model.primitive, atoms, model.params, made[-1], source))
+
+    # In an order in which derived inputs may be computed from each other: those of others have fewer equations.
+    for index in sorted(derived, key=lambda index: len(_needed(index, derived, first))):
+        made: list[list[Variable]] = []
+        for model, operands in derived[index].equations:
+            add(model, operands, made, "")
+        variables[first + index] = made[-1][0]
+    made = []
+    for equation, operands, scope in zip(repeat.block, flow.operands, _scopes(repeat), strict=True):
+        add(equation, operands, made, scope)
     return remove_dead_code(Program(inputs, equations, [made[output.place][output.number] for output in wanted]))
+
+
+def _needed(index: int, derived: dict[int, _Derived], first: int) -> set[int]:
+    """Return the derived inputs from which a derived input is computed, and itself."""
+    needed = {index}
+    for _, operands in derived[index].equations:
+        for operand in operands:
+            if isinstance(operand, int) and operand - first in derived:
+                needed |= _needed(operand - first, derived, first)
+    return needed
 
 
 def _scopes(repeat: Repeat) -> list[str]:

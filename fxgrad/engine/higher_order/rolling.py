@@ -153,18 +153,21 @@ def _choose_all(program: Program, found: Repeats, stacks: Stacks, way: Way) -> t
     reads = reads_of(program, stacks.rows)
     core = [equation for equation in program.equations if equation not in reads]
     around = Surroundings(core, {
-        equation for repeat in found.repeats for equations in repeat.copies for equation in equations})
-    fillers: list[Equation] = []
+        equation for repeat in found.repeats for equations in repeat.copies for equation in equations},
+        {*program.outputs, *(row.base for row in stacks.rows.values())})
+    fillers: dict[Aval, Equation] = {}
 
     def zeros(aval: Aval) -> Atom | None:
         if dtypes.is_key(aval.dtype):
             return None
-        zero = Literal(0, Aval((), aval.dtype))
-        if aval.shape:
+        number = -0.0 if dtypes.is_inexact(aval.dtype) else 0
+        if not aval.shape:
+            return Literal(number, aval)
+        if aval not in fillers:
             var = Variable(Aval(aval.shape, aval.dtype))
-            fillers.append(Equation(broadcast_to_p, [zero], {"shape": aval.shape}, [var]))
-            return var
-        return Literal(0, aval)
+            fillers[aval] = Equation(broadcast_to_p, [Literal(number, Aval((), aval.dtype))], {"shape": aval.shape},
+                                     [var])
+        return fillers[aval].outputs[0]
 
     ordered: list[Equation] | None = None
     chosen = [(repeat, "scan") for repeat in found.repeats]  # those to come in one place, as if all were loops
@@ -172,23 +175,44 @@ def _choose_all(program: Program, found: Repeats, stacks: Stacks, way: Way) -> t
         how = stacks.note(repeat, way.choose(repeat, stacks))
         chosen[number] = repeat, how
         for extend in (with_first_copy, with_last_copy) * _ENDS if how == "scan" else ():
-            longer = extend(repeat, around, stacks.guess, zeros)
-            if longer is None or stacks.reads_itself(longer):
+            extended = extend(repeat, around, stacks.guess, zeros)
+            if extended is None or stacks.reads_itself(extended[0]):
                 continue
+            longer, replaced = extended
+            remaining = [equation for equation in core if equation not in replaced]
             pairs = zip(repeat.flow.by_copy, longer.flow.by_copy, strict=True)
-            if any(stacks.place_of(old) not in ("", stacks.place_of(new)) for old, new in pairs):
-                continue  # something would have to be stacked, or a loop would stack the same states twice
+            if not all(_lies_as_before(old, new, repeat, stacks, around) for old, new in pairs):
+                continue
             chosen_then = [*chosen[:number], (longer, how), *chosen[number + 1:]]
-            order = order_equations(core, stacks.rows, chosen_then)
+            order = order_equations(remaining, stacks.rows, chosen_then)
             if order is not None:
                 stacks.note(longer, how, again=repeat)
-                chosen, ordered, repeat = chosen_then, order, longer  # noqa: PLW2901
-                around.taken.update(equation for equations in longer.copies for equation in equations)
+                chosen, core, ordered, repeat = chosen_then, remaining, order, longer  # noqa: PLW2901
+                around.accept(longer, replaced)
     chosen = [each for each in chosen if each[1]]
     if ordered is None:
         return program, chosen
-    in_order = [*(each for each in program.equations if each in reads), *fillers, *ordered]
+    in_order = [*(each for each in program.equations if each in reads), *fillers.values(), *ordered]
     return program.replace(equations=in_order), chosen
+
+
+def _lies_as_before(old: Sequence[Atom], new: Sequence[Atom], repeat: Repeat, stacks: Stacks, around: Surroundings,
+                    ) -> bool:
+    """Return whether the values that an input of `repeat` has by copy lie as well with one copy more (`new`).
+
+    Results of a loop may be read as the states before its copies, if no other reader has the loop stack them, too.
+    """
+    before, after = stacks.place_of(old), stacks.place_of(new)
+    if before in ("", after):
+        return True
+    if (before, after) != ("results", "states"):
+        return False  # something would have to be stacked
+    states = stacks.states_of(new)
+    assert states is not None
+    inside = {equation for equations in (*states[0].copies, *repeat.copies) for equation in equations}
+    others = [column for column in repeat.flow.by_copy if column != old]
+    return all(atom not in around.kept and inside.issuperset(around.readers.get(atom, ())) and not any(
+        atom in column for column in others) for atom in old)
 
 
 # --- choices ---------------------------------------------------------------------------------------------------------

@@ -105,9 +105,16 @@ def _stack_batch(size: int, values: list[Any], axes: list[int | None], *, axis: 
     return bind(stack_p, *aligned, axis=axis + (axis > at)), [at + (axis <= at)]
 
 
+def _stack_xla(lax: Any, *arrays: Any, axis: int) -> Any:
+    """Numbers that are known become one constant: XLA takes long to join hundreds."""
+    if all(isinstance(each, np.ndarray | np.generic) for each in arrays):
+        return lax.convert_element_type(np.stack(arrays, axis), arrays[0].dtype)
+    return lax.stack(arrays, axis)
+
+
 stack_p = linear_many(
     "stack", abstract=_stack_abstract, numpy=lambda *arrays, axis: np.stack(arrays, axis),
-    xla=lambda lax, *arrays, axis: lax.stack(arrays, axis), transpose=_stack_transpose, batch=_stack_batch)
+    xla=_stack_xla, transpose=_stack_transpose, batch=_stack_batch)
 
 
 def stack(operands: Sequence[Any], axis: int) -> Any:

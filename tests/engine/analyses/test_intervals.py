@@ -238,10 +238,12 @@ def test_loops_and_quotients_of_integers_are_sound(function: Function, ends: Any
                     assert value in interval, (interval, n, k, result)
 
 
+def bounds(function: Function, *ranges: Any) -> list[tuple[float, float]]:
+    found = fxgrad.bounds(function)(*ranges).results
+    return [(each.low, each.high) for each in fxgrad.tree.leaves(found, is_leaf=lambda x: hasattr(x, "nan"))]
+
+
 def test_loops_are_bounded_by_their_conditions() -> None:
-    def bounds(function: Function, *ranges: Any) -> list[tuple[float, float]]:
-        found = fxgrad.bounds(function)(*ranges).results
-        return [(each.low, each.high) for each in fxgrad.tree.leaves(found, is_leaf=lambda x: hasattr(x, "nan"))]
     most = int(np.iinfo(np.int32).max)
 
     def counter(n: Any) -> Any:
@@ -252,6 +254,36 @@ def test_loops_are_bounded_by_their_conditions() -> None:
     assert bounds(lambda x: lax.scan(lambda c, _: (c + 2, c), np.int32(1), None, length=4)[0], (0.0, 1.0)) == [(1, 9)]
     assert bounds(lambda n: lax.fori_loop(0, n, lambda i, c: i, np.int32(0)), (np.int32(0), np.int32(5))) == [(0, 4)]
     assert bounds(lambda x: fnp.sqrt(fnp.sum(x * x)), (np.full(3, -np.inf), np.full(3, np.inf))) == [(0.0, np.inf)]
+
+
+def test_integers_that_change_by_little_in_each_turn_are_bounded() -> None:
+    """By the number of turns, or by the most that any loop can take."""
+    def grows(x: Any, n: Any) -> Any:
+        def turn(state: Any) -> Any:
+            x, up, down, either, both = state
+            up = lax.cond(x > 1.0, lambda k: k + 1, lambda k: k, up)
+            down = down - fnp.where(x > 2.0, 1, 3)
+            either = fnp.where(x > 3.0, either + 2, either)
+            return x * 0.5, up, down, either, both + up
+        return lax.while_loop(lambda state: state[0] > 1e-3, turn, (x, n, n, n, n))[1:]
+
+    up, down, either, both = bounds(grows, (0.0, np.inf), (np.int64(0), np.int64(5)))
+    most = 2 ** 56
+    assert up == (0, 5 + most)
+    assert down == (-3 * most, 5)
+    assert either == (0, 5 + 2 * most)
+    assert both == (-2 ** 63, 2 ** 63 - 1)  # its term grows, too
+
+    def narrow(x: Any, n: Any) -> Any:
+        return lax.while_loop(lambda state: state[0] > 1e-3, lambda state: (state[0] * 0.5, state[1] + 1), (x, n))[1]
+
+    assert bounds(narrow, (0.0, np.inf), (np.int32(0), np.int32(5))) == [(-2 ** 31, 2 ** 31 - 1)]  # it may wrap
+
+    def turns(n: Any) -> Any:
+        return lax.fori_loop(0, 10, lambda i, k: fnp.where(i % 2 == 0, k + 3, k - 1), n)
+
+    assert bounds(turns, (np.int64(0), np.int64(0))) == [(-10, 30)]
+    assert [int(turns(np.int64(k))) for k in (-5, 5)] == [5, 15]
 
 
 def test_intervals_know_that_a_value_is_never_zero() -> None:

@@ -394,3 +394,18 @@ def test_errors_name_the_line_inside_a_block() -> None:
     with pytest.raises(errors.ShapeError) as caught:
         fxgrad.roll(function)(X, W)
     assert f"at test_roll.py:{function.__code__.co_firstlineno + 3}" in str(caught.value)
+
+
+def test_numbers_that_differ_by_copy_are_one_constant_of_compiled_code() -> None:
+    """XLA takes long to join hundreds of numbers; the loop back takes the array of the loop forward."""
+    def function(x: Any) -> Any:
+        for index in range(40):
+            x = fnp.tanh(x * (1.0 + index / 7)) + fnp.sin(x) * (0.5 - index / 9) + fnp.cos(x) * fnp.exp(-x * x)
+            x = x / (1.0 + x * x)
+        return fnp.sum(x * x)
+
+    gradient = fxgrad.value_and_grad(function)
+    text = text_of(fxgrad.jit(gradient), X)
+    assert text.count("stablehlo.while") == 2
+    assert "stablehlo.concatenate" not in text
+    assert_close(fxgrad.jit(gradient)(X), gradient(X), 1e-3)

@@ -626,3 +626,24 @@ def test_calls_in_several_threads() -> None:
     values = [-3.0, 2.0, -1.0, 4.0] * 8
     with ThreadPoolExecutor(4) as threads:
         assert [*threads.map(fails, values)] == [x < 0 for x in values]
+
+
+def test_operands_that_have_passed_a_check_of_nans_are_known() -> None:
+    """A sine without a NaN has a finite operand, and so the cosine beside it makes none; nor is one lost."""
+    def waves(x: Any) -> Any:
+        return fnp.sin(x) + fnp.cos(x) + 0.0 * x  # here
+
+    def lost(x: Any) -> Any:
+        return fnp.where(fnp.sin(x) > 0, 1.0, fnp.where(fnp.cos(x) > 0, 2.0, 3.0))
+
+    program = fxgrad.make_program(waves)(1.0)
+    for quick, expected in ((False, 1), (True, 0)):
+        checks = [each for each in add_checks(program, frozenset({"nan"}), quick).equations
+                  if str(each.primitive) == "check"]
+        assert len(checks) == max(expected, 1)
+    for function in (waves, lost):
+        for each in (checked(function, errors="nan"), jit(checked(function, errors="nan"))):
+            assert not np.isnan(each(0.5))
+            assert np.isnan(each(np.nan)) == (function is waves)
+            with pytest.raises(CheckError, match=r"NaN made: sin\(-?inf\)"), np.errstate(invalid="ignore"):
+                each(np.inf)

@@ -695,10 +695,10 @@ CASES = [
     Case(accepted_by_rejection, (np.array([0.9, 0.8, 0.7, 0.9, 0.2, 0.4]),), PROCESSES, False),
     Case(elevator, (np.array([3, 1, 7]), 0), PROCESSES, False), Case(halve_until_small, (20.0,), PROCESSES, False),
     Case(gradient_descent, (0.0,), PROCESSES),
-    Case(growing_list, (8.0,), REFUSED, False, ".append() changes a list from outside inside the traced `while` at "
-                                               "{test}, "
-         "which is traced once. Give the loop a static length, or write into an array of that length with "
-         "x = x.at[i].set(v)"),
+    Case(growing_list, (8.0,), REFUSED, False,
+         "`path`, which changes at {change}, is 1 item long before a turn of this `while` and 2 items long after it; "
+         "the number of turns is traced, so the length must stay. Begin with an array of the greatest length, and "
+         "write into it with x = x.at[i].set(v)"),
     Case(growing_array, (np.ones(2), 2), REFUSED, False, "`x` is f64[2] before a turn of this `for` and f64[4] after "
                                                          "it; the number of turns is traced, so the shape must stay. "
                                                          "Begin with an array of the final shape, and fill it with x "

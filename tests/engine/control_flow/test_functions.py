@@ -62,9 +62,10 @@ def test_other_functions_are_refused_by_line(case):
     message, _, place = str(refused.value).partition("\n  at ")
     name = case.function.__name__
     lines, first = inspect.getsourcelines(case.function)
-    test = next(first + number for number, line in enumerate(lines) if line.strip().startswith(("if ", "while ")))  \
-        if "{test}" in case.refusal else 0
-    assert message == case.refusal.format(test=f"functions.py:{test} (in {name})")
+    starts = {"test": ("if ", "while "), "change": ("path.append",)}
+    places = {word: f"functions.py:{first + number} (in {name})" for word, start in starts.items()
+              for number, line in [*enumerate(lines)][::-1] if line.strip().startswith(start)}
+    assert message == case.refusal.format(**places)
     file, _, rest = place.partition(":")
     assert file == "functions.py"
     assert rest.endswith(f"(in {name})")

@@ -121,9 +121,9 @@ def test_lists_stack_where_the_length_is_static_and_are_refused_where_it_is_trac
 
     np.testing.assert_array_equal(jit(converted(static))(2.0), static(2.0))
     assert refusal(traced, 1.0, 3) == (
-        ".append() changes a list from outside inside the traced `for` at line 2 (in traced), which is traced once. "
-        "Give the loop a static length, or write into an array of that length with x = x.at[i].set(v)\n  at line 3 "
-        "(in traced)")
+        "`out`, which changes at line 3 (in traced), is 0 items long before a turn of this `for` and 1 item long after "
+        "it; the number of turns is traced, so the length must stay. Begin with an array of the greatest length, and "
+        "write into it with x = x.at[i].set(v)\n  at line 2 (in traced)")
     assert float(jit(converted(inside))(1.0, 2)) == 9.0
     assert refusal(dictionary, 1.0, {"last": 0.0}) == (
         "a dict is changed inside the traced `if` at line 1 (in dictionary), which is traced once and may run never or "

@@ -278,6 +278,18 @@ def test_lint(run: Commands, tmp_path: Path) -> None:
     assert "│ naive.py:5 │ overflow │ exp overflows for large x │ fxgrad.nn.softplus(x) │" in found.output
     assert run("lint", "naive.py:f", "--args", "f32[3]", "--ignore", "overflow").status == 0
     assert json.loads(run("lint", "naive.py:f", "--args", "f32[3]", "--json").output)[0]["line"] == "naive.py:5"
+    (tmp_path / "deep.py").write_text("""\
+import numpy as np
+
+
+def network(weights, x):
+    for w in weights:
+        hidden = np.tanh(x @ w)
+        x = x + 0.1 * np.sin(hidden) * x
+    return np.sum(x)
+""", encoding="utf-8")
+    repeated, = json.loads(run("lint", "deep.py:network", "--args", "f32[96,4,4], f32[4]", "--json").output)
+    assert (repeated["kind"], repeated["fault"]) == ("repeats", "96 copies of lines 6 to 7")
     refused = run("lint", "naive.py:f", "--args", "f32[3]", "--only", "nan")
     assert refused.error.startswith("fxgrad: lint: only=['nan']; the kinds")
 

@@ -1,0 +1,250 @@
+"""Lists and dicts that traced branches and loops change: their items are variables, and their length stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import grad, jit, python_control_flow, vmap
+from fxgrad.errors import ControlFlowError
+
+
+def appended_on_both_sides(x: Any) -> Any:
+    out = []
+    for i in range(3):
+        if x > i:
+            out.append(x * i)
+        else:
+            out.append(-x)
+    return np.stack(out)
+
+
+def assigned_by_traced_numbers(x: Any, n: Any) -> Any:
+    table = [0] * 5
+    i = 0
+    while i < n:
+        table[i] += i * x
+        table[-1 - i] = table[i] + 1
+        i += 1
+    return table
+
+
+def dynamic_programming(x: Any, n: Any) -> Any:
+    steps = [1.0] * 6
+    for i in range(2, n):
+        steps[i] = x * steps[i - 1] + steps[i - 2]
+    return steps[5]
+
+
+def window(x: Any) -> Any:
+    last = [1.0, x]
+    while last[-1] > 0.1:
+        last.append(last[-1] * 0.5 * last[0])
+        last.pop(0)
+    return last
+
+
+def two_names_of_one_list(x: Any) -> Any:
+    one = [x, 1.0]
+    other = one
+    while one[0] < 10:
+        other[0] = other[0] * 2
+        one[1] = one[1] + 1
+    return one, other
+
+
+def rows(x: Any, n: Any) -> Any:
+    grid = [[0.0 * x, x], [2.0 * x, 3.0]]
+    for _ in range(n):
+        grid[0][1] = grid[0][1] + grid[1][0]
+        grid[1][0] = grid[1][0] * 0.5
+    return grid
+
+
+def dictionary(x: Any) -> Any:
+    state = {"x": x, "turns": 0}
+    while state["x"] > 1:
+        state["x"] = state["x"] / 2
+        state["turns"] += 1
+    return state["x"], len(next(iter(state))), state["turns"]
+
+
+def add_to(container: Any, value: Any) -> None:
+    container.append(value)
+
+
+def changed_by_a_callee(x: Any) -> Any:
+    out = []
+    if x > 0:
+        add_to(out, x)
+    else:
+        add_to(out, -x)
+    return out[0]
+
+
+def first_turn_is_a_guess(x: Any) -> Any:
+    """The first condition is known; so a turn runs, and is undone."""
+    root, error = [1.0], 1.0
+    while error > 1e-9:
+        root[0] = 0.5 * (root[0] + x / root[0])
+        error = abs(root[0] * root[0] - x)
+    return root[0]
+
+
+def branch_in_a_loop(x: Any, n: Any) -> Any:
+    counts = [0.0 * x, 0.0 * x]
+    for i in range(n):
+        if x > i:
+            counts[0] = counts[0] + x
+        else:
+            counts[1] = counts[1] + x
+    return counts
+
+
+def one_side_changes(x: Any) -> Any:
+    values = [1.0, 2.0, x]
+    if x > 0:
+        values[0] = x
+        values.reverse()
+    return values
+
+
+def expression(x: Any) -> Any:
+    out = [x]
+    out.append(x) if x > 1 else out.append(2.0)
+    return out
+
+
+CASES: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+    (appended_on_both_sides, (1.5,)), (appended_on_both_sides, (-1.5,)), (assigned_by_traced_numbers, (0.5, 3)),
+    (assigned_by_traced_numbers, (0.5, 0)), (dynamic_programming, (0.5, 6)), (dynamic_programming, (0.5, 2)),
+    (window, (1.0,)), (window, (0.05,)), (two_names_of_one_list, (1.5,)), (rows, (1.5, 3)), (dictionary, (9.0,)),
+    (changed_by_a_callee, (-2.0,)), (first_turn_is_a_guess, (2.0,)), (branch_in_a_loop, (1.5, 4)),
+    (one_side_changes, (3.0,)), (one_side_changes, (-3.0,)), (expression, (0.5,)), (expression, (1.5,))]
+
+
+def assert_equal(found: Any, wanted: Any) -> None:
+    for one, other in zip(fxgrad.tree_util.tree_leaves(found), fxgrad.tree_util.tree_leaves(wanted), strict=True):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-12)
+
+
+def total(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args: sum(np.sum(leaf) * 1.0 for leaf in fxgrad.tree_util.tree_leaves(function(*args)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "args"), CASES, ids=[f"{case[0].__name__} {case[1]}" for case in CASES])
+def test_lists_change_as_they_do_in_python(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    converted = python_control_flow(function)
+    assert_equal(jit(converted)(*args), function(*args))
+    assert_equal(converted(*args), function(*args))
+    slope = grad(total(function))(*args)
+    assert_equal(jit(grad(total(converted)))(*args), slope)
+    assert_equal(grad(total(converted))(*args), slope)
+    batch = np.array([args[0], 0.75 * args[0], 0.5 * args[0]])
+    found = vmap(converted, in_axes=(0, *(None,) * (len(args) - 1)))(batch, *args[1:])
+    wanted = [fxgrad.tree_util.tree_leaves(function(x, *args[1:])) for x in batch]
+    assert_equal([*fxgrad.tree_util.tree_leaves(found)], [np.stack(column) for column in zip(*wanted, strict=True)])
+
+
+def test_items_are_variables_in_the_printed_program() -> None:
+    program = str(fxgrad.make_program(python_control_flow(dictionary))(9.0))
+    assert "while(carry(state=0, state_1=x))" in program, program
+
+
+def refusal(function: Callable[..., Any], *args: Any) -> str:
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(function))(*args)
+    return str(refused.value)
+
+
+def line_of(function: Callable[..., Any], number: int) -> str:
+    return f"test_changing_lists.py:{function.__code__.co_firstlineno + number} (in {function.__name__})"
+
+
+def test_lengths_that_depend_on_traced_values_are_refused_with_the_line_that_changes_the_list() -> None:
+    def one_side(x: Any) -> Any:
+        out = []
+        for i in range(3):
+            if x > i:
+                out.append(x)  # noqa: PERF401
+        return out
+
+    def early(x: Any) -> Any:
+        out = []
+        for _ in range(5):
+            x = x * 0.5
+            if x < 1:
+                break
+            out.append(x)
+        return out
+
+    def each_turn(x: Any) -> Any:
+        out = [x]
+        while x > 1:
+            x = x / 2
+            out.append(x)
+        return out
+
+    def in_condition(x: Any) -> Any:
+        out = [3.0, 2.0, x]
+        while out.pop() > 1:
+            x = x + 1
+        return out
+
+    assert refusal(one_side, 1.5) == (
+        f"`out`, which changes at {line_of(one_side, 4)}, is 1 item long if the condition of this `if` is true, and 0 "
+        "items long otherwise. Both sides must leave as many items: choose a value first and change the list after the "
+        "block, or write into an array with x = x.at[i].set(v), and count\n"
+        f"  at {line_of(one_side, 3)}")
+    assert refusal(early, 20.0) == (
+        f"`out`, which changes at {line_of(early, 6)}, is 0 items long if the condition of this `if` is true, and 1 "
+        "item long otherwise. Both sides must leave as many items: choose a value first and change the list after the "
+        "block, or write into an array with x = x.at[i].set(v), and count\n"
+        f"  at {line_of(early, 4)}")
+    assert refusal(each_turn, 5.0) == (
+        f"`out`, which changes at {line_of(each_turn, 4)}, is 1 item long before a turn of this `while` and 2 items "
+        "long after it; the number of turns is traced, so the length must stay. Begin with an array of the greatest "
+        "length, and write into it with x = x.at[i].set(v)\n"
+        f"  at {line_of(each_turn, 2)}")
+    assert refusal(in_condition, 5.0) == (
+        "the condition of this `while` changes a list or dict, and it is traced apart from the turn. Change it in the "
+        f"turn, and write the condition without the change\n  at {line_of(in_condition, 2)}")
+
+
+def test_a_traced_index_assigns_items_of_one_shape_alone() -> None:
+    def function(x: Any, n: Any) -> Any:
+        out = [x, np.ones(2)]
+        for i in range(n):
+            out[i] = x
+        return out
+
+    assert refusal(function, 1.5, 1) == (
+        "a traced index selects an item of a list to assign, and the items and the value are not arrays of one shape. "
+        f"Keep them in one array, and write x = x.at[i].set(v)\n  at {line_of(function, 3)}")
+
+
+OUTSIDE = [0.0]
+
+
+def test_lists_of_others_are_left_alone() -> None:
+    def argument(x: Any, values: Any) -> Any:
+        if x > 0:
+            values[0] = x
+        return values
+
+    def of_module(x: Any) -> Any:
+        if x > 0:
+            OUTSIDE[0] = x
+        return x
+
+    for function, args in ((argument, (1.0, [2.0])), (of_module, (1.0,))):
+        assert refusal(function, *args) == (
+            f"a list is changed inside the traced `if` at {line_of(function, 1)}, which is traced once and may run "
+            "never or often. Assign the new value to a name, and change the object after the block; or build an array "
+            f"with x = x.at[i].set(v)\n  at {line_of(function, 2)}")
+    assert OUTSIDE == [0.0]
