@@ -256,7 +256,11 @@ def register(primitive: Primitive) -> Primitive:
 
 def output_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
     """Return the types of the outputs of an operation on inputs of the types `avals`."""
-    outputs: list[Aval] = list(primitive.abstract(*avals, **params))
+    return _vary(primitive, avals, list(primitive.abstract(*avals, **params)))
+
+
+def _vary(primitive: Primitive, avals: Sequence[Aval], outputs: list[Aval]) -> list[Aval]:
+    """Return the types `outputs` varying over the mesh axes over which an input varies."""
     for aval in avals:
         if aval.vma and primitive.regions is None and not primitive.sets_vma:
             outputs = [output.varying(aval.vma) for output in outputs]
@@ -266,11 +270,15 @@ def output_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, 
 def infer_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
     """Return `output_types`; errors of the abstract rule gain the user's line."""
     try:
-        return output_types(primitive, avals, params)
+        outputs = list(primitive.abstract(*avals, **params))
     except FxgradError as error:
         if "\n  at " in str(error):
             raise
         raise type(error)(at_user_line(str(error))) from None
+    for aval in avals:
+        if aval.vma:
+            return _vary(primitive, avals, outputs)
+    return outputs
 
 
 def total_bytes(inputs: Sequence[Aval], outputs: Sequence[Aval]) -> int:

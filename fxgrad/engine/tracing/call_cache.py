@@ -25,7 +25,7 @@ from fxgrad.engine.tracing.interning import PrefixNode
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 
-_LIMIT = 16
+MAX_CALLS = 16
 """Calls cached at one place: if an argument is another number each time, caching does not pay."""
 
 BY_VALUE = frozenset({int, bool, str, type(None), type, type(Ellipsis), *map(type, map(np.dtype, "?bhilBHILefdFD"))})
@@ -165,7 +165,7 @@ def record_call(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[
     node, start, start_captured, forced = tape.node, len(tape.nodes), len(tape.captured), tape.num_concretizations
     result = function(*args, **options)
     captured = tape.captured[start_captured:]
-    if tape.interned and tape.num_concretizations == forced and len(node.calls) < _LIMIT and (
+    if tape.interned and tape.num_concretizations == forced and len(node.calls) < MAX_CALLS and (
             tape.node is (tape.nodes[-1] if len(tape.nodes) > start else node)) and (not captured or (
             all(isinstance(value, np.generic | Integer) for value in captured)
             and (number is None or _is_number_cast(captured, number)))):
@@ -192,7 +192,8 @@ def _is_number_cast(captured: Sequence[Any], number: Any) -> bool:
         return False
     if type(value) is Integer:
         return bool(value == number)
-    return bool(type(value)(number).tobytes() == value.tobytes())
+    again = type(value)(number)
+    return bool(again == value) if number and value.dtype.kind == "f" else bool(again.tobytes() == value.tobytes())
 
 
 def _result_variables(tape: Tape, result: Any) -> Any:

@@ -88,7 +88,10 @@ def fresh_root(in_avals: tuple[Aval, ...]) -> Root:
 
 def extend(node: PrefixNode, key: Any, equation: Equation | None, outputs: list[Variable]) -> PrefixNode:
     """Return the child of `node` under `key`; create it unless another thread has."""
-    _count_entry()
+    global _recorded
+    _recorded += 1  # as `_count_entry` does
+    if _recorded > config.interning_limit:
+        clear()
     return node.children.setdefault(key, PrefixNode(equation, outputs))
 
 

@@ -212,10 +212,10 @@ class Tape:
             if source is not None and source.scope:
                 key = key, source.scope  # of a program that is inlined here
             node = self.node.children.get(key)
-            if node is not None or not self._exceeds_limit():
-                if node is None:
-                    equation = self._equation(primitive, atoms, params, source, avals)
-                    node = interning.extend(self.node, key, equation, equation.outputs)
+            if node is None and (len(self.nodes) < MAX_INTERNED_STEPS or not self._exceeds_limit()):
+                equation = self._equation(primitive, atoms, params, source, avals)
+                node = interning.extend(self.node, key, equation, equation.outputs)
+            if node is not None:
                 self.node = node
                 self.nodes.append(node)
                 return node.outputs
@@ -300,7 +300,9 @@ class Tape:
         elif type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
             # Scalars are captured by position: their identity carries no information.
             aval = aval_of(value)
-            scalar = np.array(value, aval.dtype)[()]  # a copy, since scalars of structured dtypes are mutable
+            # A copy, since scalars of structured dtypes are mutable.
+            scalar = value if type(value) is aval.dtype.type and aval.dtype.names is None else np.array(
+                value, aval.dtype)[()]
             literal = self.literals and aval.dtype.names is None  # random keys have no text form
             return Literal(scalar, aval) if literal else self._capture(make_weak(scalar) if aval.weak else scalar, aval)
         return self._array(value)
