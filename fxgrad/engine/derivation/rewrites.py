@@ -92,15 +92,18 @@ class Rewrites(Collection[Rewrite]):
         """Return whether all rewrites of `primitive`, if it has any, were entered with `makers`."""
         return primitive not in self._undeclared
 
+    def may_apply(self, primitive: Primitive, definitions: RecordedDefinitions, atoms: list[Atom]) -> bool:
+        """Return whether a rewrite may apply to an operation on `atoms`, by the `makers` that rewrites declared."""
+        return primitive in self._entries and (primitive in self._undeclared or not definitions.are_plain(atoms)
+                                               or Literal in map(type, atoms))
+
     def apply(self, primitive: Primitive, definitions: RecordedDefinitions, tape: Tape, atoms: list[Atom],
               params: dict[str, Any]) -> list[Any] | None:
         """Return the outputs of the first rewrite that applies, or None."""
-        entries = self._entries.get(primitive)
-        if entries is None or (primitive not in self._undeclared and definitions.are_plain(atoms)
-                               and Literal not in map(type, atoms)):
+        if not self.may_apply(primitive, definitions, atoms):
             return None
         inputs = [Tracer(tape, atom) if type(atom) is Variable else atom for atom in atoms]
-        for rewrite in entries:
+        for rewrite in self._entries[primitive]:
             outputs = rewrite(definitions, inputs, params)
             if outputs is not None:
                 return outputs

@@ -120,10 +120,19 @@ def _simplify(program: Program, as_written: bool) -> Program:
     try:
         with at_source("" if is_shown(tape) else None) as at:
             live = live_equations(program)
-            for equation in _without_unused_outputs(live, program.outputs) if as_written else live:
+            record = _record_equation
+            if as_written:
+                live, record = _without_unused_outputs(live, program.outputs), _record_user_equation
+            number = 0
+            while number < len(live):
+                if not as_written:
+                    number = tape.enter_unchanged(live, number, changed)
+                    if number == len(live):
+                        break
+                equation = live[number]
+                number += 1
                 at(equation)
-                outputs = _record_user_equation(tape, equation,
-                                                changed) if as_written else _record_equation(tape, equation, changed)
+                outputs = record(tape, equation, changed)
                 if outputs is not equation.outputs:
                     changed.update(zip(equation.outputs, outputs, strict=True))
     finally:
@@ -134,7 +143,7 @@ def _simplify(program: Program, as_written: bool) -> Program:
     if as_written:
         equations = line_by_line(equations, [changed.get(atom, atom) for atom in program.outputs])
     if not changed and equations == live_equations(program):
-        return remove_dead_code(program)
+        return program if live is program.equations else remove_dead_code(program)
     simple = remove_dead_code(program.replace(
         equations=equations, outputs=[changed.get(atom, atom) for atom in program.outputs]))
     if is_shown(tape):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from fxgrad.engine.core.avals import Aval, Literal
@@ -121,6 +121,25 @@ class SimplifyingTape(Tape):
         return outputs
 
     put = outputs_of
+
+    def enter_unchanged(self, equations: Sequence[Equation], start: int, replaced: Container[Atom]) -> int:
+        """Enter equations as they are, from number `start` up to one that may need more; return the number of that.
+
+        It needs more if an operand is `replaced`, if an equal one was recorded before, if a rewrite may apply, if it
+        has effects or holds programs. The others, which are most, are entered as by `outputs_of`, without its calls.
+        """
+        seen, definitions, nodes = self._seen, self._definitions, self.nodes
+        for number in range(start, len(equations)):
+            equation = equations[number]
+            primitive, atoms, outputs = equation.primitive, equation.inputs, equation.outputs
+            if primitive.regions is not None or primitive.effectful or rewrites.may_apply(
+                    primitive, definitions, atoms) or (replaced and any(atom in replaced for atom in atoms)):
+                return number
+            if seen.setdefault(_equation_key(primitive, atoms, equation.params), outputs) is not outputs:
+                return number
+            nodes.append(RecordedStep(equation, outputs))
+            definitions.note(equation)
+        return len(equations)
 
     def instantiate(self, template: Template, operands: Sequence[Atom]) -> list[Any]:
         """Record the operations of `template`, simplified where the operands allow; return its outputs."""

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.frontend.operands import (
