@@ -13,7 +13,7 @@ from fxgrad.engine.core.program_properties import ProgramAttribute, is_effectful
 from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.core.sources import at_source
 from fxgrad.engine.derivation.ordering import line_by_line
-from fxgrad.engine.derivation.simplifying import SimplifyingTape
+from fxgrad.engine.derivation.simplifying import KnownEquations, SimplifyingTape
 from fxgrad.engine.tracing.interning import RecordedStep, Root
 from fxgrad.engine.tracing.provenance import enter_origins, is_shown
 from fxgrad.engine.tracing.tape import current
@@ -113,28 +113,31 @@ def _with_readable_bodies(equation: Equation) -> Equation:
 
 
 def _simplify(program: Program, as_written: bool) -> Program:
+    live, known, number = live_equations(program), KnownEquations(), 0
+    if not as_written:
+        number = known.skip(live, 0, ())
+        if number == len(live):
+            return program if live is program.equations else remove_dead_code(program)
     tape = SimplifyingTape(Root(program.inputs), staging=True, interned=False, literals=True)
     tape.shown = as_written
     changed: dict[Atom, Atom] = {}
     token = current.set(tape)
     try:
         with at_source("" if is_shown(tape) else None) as at:
-            live = live_equations(program)
-            record = _record_equation
+            tape.enter_unchanged(known, live[:number])
             if as_written:
-                live, record = _without_unused_outputs(live, program.outputs), _record_user_equation
-            number = 0
+                live = _without_unused_outputs(live, program.outputs)
             while number < len(live):
-                if not as_written:
-                    number = tape.enter_unchanged(live, number, changed)
-                    if number == len(live):
-                        break
                 equation = live[number]
                 number += 1
                 at(equation)
-                outputs = record(tape, equation, changed)
+                outputs = _record_user_equation(tape, equation,
+                                                changed) if as_written else _record_equation(tape, equation, changed)
                 if outputs is not equation.outputs:
                     changed.update(zip(equation.outputs, outputs, strict=True))
+                if not as_written:
+                    start, number = number, known.skip(live, number, changed)
+                    tape.enter_unchanged(known, live[start:number])
     finally:
         current.reset(token)
         tape.closed = True
@@ -143,7 +146,7 @@ def _simplify(program: Program, as_written: bool) -> Program:
     if as_written:
         equations = line_by_line(equations, [changed.get(atom, atom) for atom in program.outputs])
     if not changed and equations == live_equations(program):
-        return program if live is program.equations else remove_dead_code(program)
+        return remove_dead_code(program)
     simple = remove_dead_code(program.replace(
         equations=equations, outputs=[changed.get(atom, atom) for atom in program.outputs]))
     if is_shown(tape):

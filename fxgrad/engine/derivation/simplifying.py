@@ -55,6 +55,34 @@ class Template:
                                [var.aval for var in equation.outputs], primitive.commutative, simple))
 
 
+class KnownEquations:
+    """Equations of a program that were found to need no simplification, so that most programs need no tape for it."""
+
+    __slots__ = ("definitions", "seen")
+
+    def __init__(self) -> None:
+        self.seen: dict[Any, list[Any]] = {}
+        self.definitions = RecordedDefinitions()
+
+    def skip(self, equations: Sequence[Equation], start: int, replaced: Container[Atom]) -> int:
+        """Pass equations from number `start` on, up to one that may need more; return the number of that.
+
+        It may if an operand is `replaced`, if an equal one was passed before, if a rewrite may apply, if it has effects
+        or holds programs. `SimplifyingTape.outputs_of` would enter the others, which are most, as they are.
+        """
+        seen, definitions = self.seen, self.definitions
+        for number in range(start, len(equations)):
+            equation = equations[number]
+            primitive, atoms, outputs = equation.primitive, equation.inputs, equation.outputs
+            if primitive.regions is not None or primitive.effectful or rewrites.may_apply(
+                    primitive, definitions, atoms) or (replaced and any(atom in replaced for atom in atoms)):
+                return number
+            if seen.setdefault(_equation_key(primitive, atoms, equation.params), outputs) is not outputs:
+                return number
+            definitions.note(equation)
+        return len(equations)
+
+
 class SimplifyingTape(Tape):
     """A tape that gives equal equations the same outputs and applies exact rewrites.
 
@@ -122,24 +150,10 @@ class SimplifyingTape(Tape):
 
     put = outputs_of
 
-    def enter_unchanged(self, equations: Sequence[Equation], start: int, replaced: Container[Atom]) -> int:
-        """Enter equations as they are, from number `start` up to one that may need more; return the number of that.
-
-        It needs more if an operand is `replaced`, if an equal one was recorded before, if a rewrite may apply, if it
-        has effects or holds programs. The others, which are most, are entered as by `outputs_of`, without its calls.
-        """
-        seen, definitions, nodes = self._seen, self._definitions, self.nodes
-        for number in range(start, len(equations)):
-            equation = equations[number]
-            primitive, atoms, outputs = equation.primitive, equation.inputs, equation.outputs
-            if primitive.regions is not None or primitive.effectful or rewrites.may_apply(
-                    primitive, definitions, atoms) or (replaced and any(atom in replaced for atom in atoms)):
-                return number
-            if seen.setdefault(_equation_key(primitive, atoms, equation.params), outputs) is not outputs:
-                return number
-            nodes.append(RecordedStep(equation, outputs))
-            definitions.note(equation)
-        return len(equations)
+    def enter_unchanged(self, known: KnownEquations, equations: Sequence[Equation]) -> None:
+        """Enter `equations`, which `known` has passed, as they are; later ones are entered in `known` as well."""
+        self._seen, self._definitions = known.seen, known.definitions
+        self.nodes += [RecordedStep(equation, equation.outputs) for equation in equations]
 
     def instantiate(self, template: Template, operands: Sequence[Atom]) -> list[Any]:
         """Record the operations of `template`, simplified where the operands allow; return its outputs."""

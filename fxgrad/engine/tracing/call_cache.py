@@ -161,7 +161,8 @@ def record_call(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[
     With `number`, cache them only if that number is all that was captured.
     """
     # If the key depends on captured arrays, they are captured already.
-    args = tuple([tape.capture(arg) if type(arg) in ARRAYS else arg for arg in args])
+    if not ARRAYS.isdisjoint(map(type, args)):
+        args = tuple([tape.capture(arg) if type(arg) in ARRAYS else arg for arg in args])
     node, start, start_captured, forced = tape.node, len(tape.nodes), len(tape.captured), tape.num_concretizations
     result = function(*args, **options)
     captured = tape.captured[start_captured:]

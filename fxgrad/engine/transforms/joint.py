@@ -275,7 +275,8 @@ def may_have_rule(equation: Equation) -> bool:
     primitive = equation.primitive
     if primitive.regions is None:
         return not (primitive.effectful or primitive.collective)
-    return [region.role for region in equation.regions] == ["inline"] and all(map(_repeats, equation.programs))
+    regions = equation.regions
+    return len(regions) == 1 and regions[0].role == "inline" and _repeats(regions[0].program)
 
 
 @program_property
