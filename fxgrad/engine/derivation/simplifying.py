@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fxgrad.engine.core.avals import Aval, Literal
@@ -55,31 +55,45 @@ class Template:
                                [var.aval for var in equation.outputs], primitive.commutative, simple))
 
 
-class KnownEquations:
-    """Equations of a program that were found to need no simplification, so that most programs need no tape for it."""
+class MergedEquations:
+    """Equations of a program that need no rewrites, with equal ones merged: most programs need no tape for that.
 
-    __slots__ = ("definitions", "seen")
+    `kept` are those that remain since the last call of `merge`.
+    """
+
+    __slots__ = ("definitions", "kept", "seen")
 
     def __init__(self) -> None:
         self.seen: dict[Any, list[Any]] = {}
         self.definitions = RecordedDefinitions()
+        self.kept: list[Equation] = []
 
-    def skip(self, equations: Sequence[Equation], start: int, replaced: Container[Atom]) -> int:
-        """Pass equations from number `start` on, up to one that may need more; return the number of that.
+    def merge(self, equations: Sequence[Equation], start: int, changed: dict[Atom, Atom]) -> int:
+        """Merge equations from number `start` on, up to one that may need more; return the number of that.
 
-        It may if an operand is `replaced`, if an equal one was passed before, if a rewrite may apply, if it has effects
-        or holds programs. `SimplifyingTape.outputs_of` would enter the others, which are most, as they are.
+        It may if a rewrite may apply, if it has effects, or if its operands change types. `changed` maps variables to
+        what replaces them. `SimplifyingTape.outputs_of` would do the same, with a call for each equation.
         """
         seen, definitions = self.seen, self.definitions
+        kept = self.kept = []
         for number in range(start, len(equations)):
             equation = equations[number]
-            primitive, atoms, outputs = equation.primitive, equation.inputs, equation.outputs
-            if primitive.regions is not None or primitive.effectful or rewrites.may_apply(
-                    primitive, definitions, atoms) or (replaced and any(atom in replaced for atom in atoms)):
+            primitive, atoms, params, outputs = (
+                equation.primitive, equation.inputs, equation.params, equation.outputs)
+            if changed and not changed.keys().isdisjoint(atoms):
+                atoms = [changed.get(atom, atom) for atom in atoms]
+                if any(atom.aval != before.aval for atom, before in zip(atoms, equation.inputs, strict=True)):
+                    return number
+            if rewrites.may_apply(primitive, definitions, atoms, params) or is_effectful(primitive, params):
                 return number
-            if seen.setdefault(_equation_key(primitive, atoms, equation.params), outputs) is not outputs:
-                return number
-            definitions.note(equation)
+            first = seen.setdefault(_equation_key(primitive, atoms, params), outputs)
+            if first is outputs:
+                if atoms is not equation.inputs:
+                    equation = equation.replace(atoms)
+                kept.append(equation)
+                definitions.note(equation)
+            else:
+                changed.update(zip(outputs, first, strict=True))
         return len(equations)
 
 
@@ -150,10 +164,10 @@ class SimplifyingTape(Tape):
 
     put = outputs_of
 
-    def enter_unchanged(self, known: KnownEquations, equations: Sequence[Equation]) -> None:
-        """Enter `equations`, which `known` has passed, as they are; later ones are entered in `known` as well."""
-        self._seen, self._definitions = known.seen, known.definitions
-        self.nodes += [RecordedStep(equation, equation.outputs) for equation in equations]
+    def enter(self, merged: MergedEquations) -> None:
+        """Enter the equations that `merged` has kept; those that are recorded here are entered in `merged` as well."""
+        self._seen, self._definitions = merged.seen, merged.definitions
+        self.nodes += [RecordedStep(equation, equation.outputs) for equation in merged.kept]
 
     def instantiate(self, template: Template, operands: Sequence[Atom]) -> list[Any]:
         """Record the operations of `template`, simplified where the operands allow; return its outputs."""
