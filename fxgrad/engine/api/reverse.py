@@ -278,7 +278,7 @@ class _Differentiation:
                 map(is_jax, inputs)):
             return None
         _check_scalar(self._what, self._fun, call, self._holomorphic)
-        wrt = call.wrt([has_tangent(aval) for aval in avals])
+        wrt = call.wrt([*map(has_tangent, avals)])
         is_long = len(call.program.equations) >= direct.LONG
         if not is_long and self._has_slope(call.program, wrt, call.computed):
             return None

@@ -41,6 +41,7 @@ TIMES, TIMES_OF_LONG = 1, 3
 _TIMES_RUN: ProgramAttribute[int] = ProgramAttribute("times run directly")
 
 Run = Callable[..., Sequence[Any]]
+_aval = operator.attrgetter("aval")
 
 
 def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], computed: int = 0,
@@ -176,20 +177,22 @@ def _run_forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
     values: dict[Any, Any] = dict(zip(program.inputs, inputs, strict=True))
     active: set[Any] = {var for var, marked in zip(program.inputs, wrt, strict=True) if marked}
     steps: list[_Step] = []
+    is_active, value_of = active.__contains__, values.__getitem__
     for equation in live_equations(program):
         operands, variables = equation.inputs, equation.outputs
         if active.isdisjoint(operands) or equation.primitive.jvp is NO_TANGENT:
             known = [atom.value if type(atom) is Literal else values[atom] for atom in operands]
             outputs: Sequence[Any] = equation.primitive.numpy(*known, **equation.params)
         else:
-            given: list[Any] = operands if len(operands) == 1 else [
-                atom for atom in dict.fromkeys(operands) if type(atom) is Variable]
-            marks = [var in active for var in given]
-            rule = vjp_rule_of(equation, given, [var.aval for var in given], marks)
+            given: list[Any] = operands
+            if len(operands) > 2 or operands[0] is operands[-1] or Literal in map(type, operands):
+                given = [atom for atom in dict.fromkeys(operands) if type(atom) is Variable]
+            marks = [*map(is_active, given)]
+            rule = vjp_rule_of(equation, given, [*map(_aval, given)], marks)
             if rule is None:
                 return None
             code = rule.forward.code or _code(rule.forward)
-            outputs = code(*[values[var] for var in given])
+            outputs = code(*map(value_of, given))
             residuals = outputs[len(variables):]
             nonzero = rule.nonzero_outputs
             moving = variables if False not in nonzero else [*compress(variables, nonzero)]

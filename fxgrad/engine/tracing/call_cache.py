@@ -165,6 +165,12 @@ def record_call(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[
         args = tuple([tape.capture(arg) if type(arg) in ARRAYS else arg for arg in args])
     node, start, start_captured, forced = tape.node, len(tape.nodes), len(tape.captured), tape.num_concretizations
     result = function(*args, **options)
+    if tape.interned and len(tape.nodes) == start + 1 and len(tape.captured) == start_captured and (
+            type(result) is Tracer and tape.nodes[start].outputs[0] is result.variable) and (
+            tape.node is tape.nodes[start] and tape.num_concretizations == forced):
+        if len(node.calls) < MAX_CALLS:  # the usual case: one operation
+            interning.cache_put(node, key, tape.node)
+        return result
     captured = tape.captured[start_captured:]
     if tape.interned and tape.num_concretizations == forced and len(node.calls) < MAX_CALLS and (
             tape.node is (tape.nodes[-1] if len(tape.nodes) > start else node)) and (not captured or (
@@ -173,9 +179,7 @@ def record_call(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[
         outputs = _result_variables(tape, result)
         if outputs is not None:
             nodes = tape.nodes[start:]
-            if len(nodes) == 1 and not captured and outputs is nodes[0].outputs[0]:
-                interning.cache_put(node, key, nodes[0])
-            elif number is None:
+            if number is None:
                 interning.cache_put(node, key, (nodes, captured, outputs))
             elif captured:
                 interning.cache_put(node, key, (nodes, nodes[-1], number, captured[0], outputs))

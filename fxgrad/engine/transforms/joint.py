@@ -260,10 +260,10 @@ def vjp_rule_of(equation: Equation, given: Sequence[Variable], avals: list[Aval]
         pattern = [atom if type(atom) is Literal else place[atom] for atom in equation.inputs]
     key = (primitive, *pattern, *avals, *param_key(primitive, params)) if params else (primitive, *pattern, *avals)
     if primitive.regions is not None:
-        if not may_have_rule(equation):
+        program = _inlined_program(equation)
+        if program is None:
             return None
-        region, = equation.regions
-        return memoize(region.program, ("rule of a call", *key), lambda: _find_rule(equation, given, marks, avals))
+        return memoize(program, ("rule of a call", *key), lambda: _find_rule(equation, given, marks, avals))
     rule: Any = _rules.get(key, _UNKNOWN)
     if rule is _UNKNOWN:
         rule = _rules.add(key, _find_rule(equation, given, marks, avals)) if may_have_rule(equation) else None
@@ -275,8 +275,14 @@ def may_have_rule(equation: Equation) -> bool:
     primitive = equation.primitive
     if primitive.regions is None:
         return not (primitive.effectful or primitive.collective)
+    return _inlined_program(equation) is not None
+
+
+def _inlined_program(equation: Equation) -> Program | None:
+    """Return the program of a library function that an operation stands for; None for other operations."""
     regions = equation.regions
-    return len(regions) == 1 and regions[0].role == "inline" and _repeats(regions[0].program)
+    is_one = len(regions) == 1 and regions[0].role == "inline" and _repeats(regions[0].program)
+    return regions[0].program if is_one else None
 
 
 @program_property
