@@ -77,7 +77,9 @@ def _run_both_ways(program: Program, wrt: Sequence[bool], inputs: Sequence[Any])
     if found is None:
         return None
     outputs, active, steps = found
-    return outputs, _gradients(program, wrt, active, _pop_steps(steps), [1.0, *[None] * (len(outputs) - 1)])
+    # Steps are removed from the last to the first: the residuals of each are freed when the next is requested.
+    steps.insert(0, _FIRST)
+    return outputs, _gradients(program, wrt, active, iter(steps.pop, _FIRST), [1.0, *[None] * (len(outputs) - 1)])
 
 
 def eager_vjp(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], computed: int = 0) -> EagerVjp | None:
@@ -194,8 +196,7 @@ def _run_forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
             code = rule.forward.code or _code(rule.forward)
             outputs = code(*map(value_of, given))
             residuals = outputs[len(variables):]
-            nonzero = rule.nonzero_outputs
-            moving = variables if False not in nonzero else [*compress(variables, nonzero)]
+            moving = variables if rule.all_nonzero else [*compress(variables, rule.nonzero_outputs)]
             active.update(moving)
             steps.append((moving, given if False not in marks else [*compress(given, marks)], rule, residuals))
         if len(variables) == 1:
@@ -208,12 +209,8 @@ def _run_forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
 
 _Step = tuple[list[Variable], list[Any], VjpRule, Sequence[Any]]
 """The outputs of an operation that may have cotangents, the operands that receive them, its rule, its residuals."""
-
-
-def _pop_steps(steps: list[_Step]) -> Iterator[_Step]:
-    """Remove the steps from the last to the first; the residuals of each are freed when the next is requested."""
-    while steps:
-        yield steps.pop()
+_FIRST: Any = None
+"""What stands before the first step while steps are removed."""
 
 
 def _gradients(program: Program, wrt: Sequence[bool], active: set[Any], steps: Iterable[_Step],

@@ -179,13 +179,14 @@ def _record_with_number(tape: Tape, key: Any, operation: _Operation, x: Any, y: 
     captured 0 or 1 may come from elsewhere than the number.
     """
     function, primitive, kinds = operation
-    if not tape.interned or (type(number) is int and not -2**63 <= number < 2**63):
+    if type(number) is int and not -2**63 <= number < 2**63:
         return function(x, y)
-    is_first = number is x
     converted = None if tape.literals or type(tape) is not Tape else in_dtype_of(
-        (y if is_first else x).variable.aval, number, kinds)
+        (y if number is x else x).variable.aval, number, kinds)
     if converted is not None:
         return _record_conversion(tape, key, primitive, x, y, number, converted)
+    if not tape.interned:
+        return function(x, y)
     by_value = tape.literals or number in _TELLING_NOTHING  # literals are part of the program
     if by_value:
         key = (*key, cache_key(number))

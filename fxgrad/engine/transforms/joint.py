@@ -180,14 +180,14 @@ class VjpRule:
     `forward` computes outputs and residuals. Cotangents of outputs that `nonzero_outputs` does not mark are dropped.
     """
 
-    __slots__ = ("_backward", "_half", "_residuals", "forward", "nonzero_outputs", "of_one")
+    __slots__ = ("_backward", "_half", "_residuals", "all_nonzero", "forward", "nonzero_outputs", "of_one")
 
     of_one: BackwardTemplate | None
     """The backward template for a cotangent of the type of the only output; None before its first use."""
 
     def __init__(self, forward: Template, half: Linearized, residuals: Sequence[Aval]) -> None:
         self.forward, self._half, self.nonzero_outputs = forward, half, half.nonzero_outputs
-        self._residuals = residuals
+        self._residuals, self.all_nonzero = residuals, False not in half.nonzero_outputs
         self._backward = BoundedDict(64)  # by the types of the cotangents
         self.of_one = None
 
