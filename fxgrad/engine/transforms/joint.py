@@ -61,9 +61,14 @@ def grad_program(program: Program, wrt: tuple[bool, ...], with_outputs: bool, co
 def simplify_once(program: Program) -> Program:
     """Return `simplify(program)`, kept on the program: what runs it directly leaves it to its gradient program."""
     simple = _SIMPLE.of(program)
-    return _SIMPLE.put(program, simplify(program)) if simple is None else simple
+    if simple is None:
+        found = simplify(program)
+        # A program that refers to itself would stay in memory until Python's cyclic collector runs.
+        simple = _SIMPLE.put(program, _ITSELF if found is program else found)
+    return program if simple is _ITSELF else simple
 
 
+_ITSELF = Program([], [], [])
 _SIMPLE: ProgramAttribute[Program] = ProgramAttribute("simple")
 
 
