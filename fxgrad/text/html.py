@@ -61,6 +61,11 @@ if (t && !t.title) t.title = Array.from(this.querySelectorAll('[data-v]')).find(
 """A use copies the hover text of the definition before it."""
 
 
+LIGHT_PAGES = 'body[data-jp-theme-light="true"], body.vscode-light, html[theme="light"]'
+DARK_PAGES = 'body[data-jp-theme-light="false"], body.vscode-dark, html[theme="dark"]'
+"""Selectors of what notebooks mark as light and as dark: those of Jupyter, Visual Studio Code and Colab."""
+
+
 def _rule(selector: str, colors: dict[str, str]) -> str:
     return f"{selector} {{{' '.join(f'--fx-{role}: {color};' for role, color in colors.items())}}}"
 
@@ -69,8 +74,8 @@ STYLE = "\n".join([
     _rule(".fxgrad", LIGHT),
     f"@media (prefers-color-scheme: dark) {{ {_rule('.fxgrad', DARK)} }}",
     # The notebook's own theme takes precedence over the system's.
-    _rule('body[data-jp-theme-light="true"] .fxgrad, body.vscode-light .fxgrad, html[theme="light"] .fxgrad', LIGHT),
-    _rule('body[data-jp-theme-light="false"] .fxgrad, body.vscode-dark .fxgrad, html[theme="dark"] .fxgrad', DARK),
+    _rule(f":is({LIGHT_PAGES}) .fxgrad", LIGHT),
+    _rule(f":is({DARK_PAGES}) .fxgrad", DARK),
     ".fxgrad { color: var(--fx-text); font-size: 0.9em; }",
     *(f".fxgrad .fx-{role} {{ color: var(--fx-{role});{' font-weight: 600;' if role in BOLD else ''} }}"
       for role in LIGHT if role not in ("text", "on", "added", "removed")),

@@ -42,7 +42,7 @@ def test_the_card_of_an_operation() -> None:
     assert found["regions"][1:3] == ("default", "holds no programs")
     assert found["ordinary form"][1:3] == ("entered", "mul")
     assert found["strong form"][1:3] == ("default", "none")
-    assert found["kept_always"][1:3] == ("derived", "False")
+    assert found["kept always"][1:3] == ("derived", "False")
     assert found["JavaScript"][1:3] == ("refused", "NOT_IN_JAVASCRIPT: has no form in JavaScript")
     with pytest.raises(KeyError):
         found["nothing"]

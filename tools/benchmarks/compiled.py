@@ -54,6 +54,15 @@ def of_examples(small: bool) -> Peers:
     return both(second_order.per_example(fxgrad, np), second_order.per_example(jax, jnp), args)
 
 
+def of_columns(small: bool) -> Peers:
+    """A loss of standardised columns, few rows of many, with its gradient by a weight for each."""
+    def loss(lib: Any) -> Callable[..., Any]:
+        return lambda w, x: lib.mean(lib.tanh((x - lib.mean(x, axis=0)) / lib.std(x, axis=0) * w) ** 2)
+
+    args = models.random(40_000), models.random(3 if small else 64, 40_000, scale=1)
+    return both(fxgrad.value_and_grad(loss(np)), jax.value_and_grad(loss(jnp)), args)
+
+
 def of_while(numbers: int, small: bool) -> Peers:
     """The gradient of a `while_loop`, beside its value, and beside jax's gradient of a scan of as many steps."""
     count, numbers = (20, 3) if small else (100_000, numbers)
@@ -101,6 +110,8 @@ WORKLOADS = [
              functools.partial(of_loss, "RNN"), *BARS),
     workload("compiled: Hessian of Rosenbrock", "Hessian of Rosenbrock's function, n = 100", of_hessian, *BARS),
     workload("compiled: per-example gradients", "vmap(grad) of a network 64-64-1 on 32 examples", of_examples, *BARS),
+    workload("compiled: wide rows", "Value and gradient of a loss of 40,000 standardised columns in 64 rows",
+             of_columns, Ratio("jax.jit", 0.5), Memory("jax.jit", 1.5)),
     *(workload(name, f"Value and gradient of {model.title}", functools.partial(of_model, model),
                *(LOOPS if name.startswith("scan") else BARS)) for name, model in MODELS.items()),
     *(workload(name, f"Gradient of a while_loop of 100000 steps on {title}", functools.partial(of_while, numbers),

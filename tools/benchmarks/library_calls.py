@@ -56,10 +56,10 @@ class LibraryCall:
 
 
 def draw(kind: str, library: Any) -> Function:
-    """A function that draws 100 numbers with a key made in advance."""
-    key = library.random.key(0)
+    """A function that draws 100 numbers with one key, made at the first call: before, jax has no devices."""
+    key = functools.cache(lambda: library.random.key(0))
     function = getattr(library.random, kind)
-    return lambda: function(key, (100,))
+    return lambda: function(key(), (100,))
 
 
 def same(name: str, *args: Any, bars: tuple[Bar, ...] = ()) -> LibraryCall:

@@ -355,7 +355,7 @@ def _through_regions(equation: Equation, inputs: Sequence[Interval], program: Pr
 IntervalRule = Callable[[Equation, Sequence[Interval]], "list[Interval]"]
 
 interval_rules: Analysis[IntervalRule | None] = Analysis(
-    "interval_rules", "How the intervals of real operands bound the results.", missing="conservative", default=None)
+    "interval rules", "How the intervals of real operands bound the results.", missing="conservative", default=None)
 
 
 def _product(x: float, y: float) -> float:

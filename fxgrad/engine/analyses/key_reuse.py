@@ -161,7 +161,7 @@ None for values that are not tracked.
 """
 
 key_rules: Analysis[KeyRule | None] = Analysis(
-    "key_rules", "How the check of key reuse follows random keys; the results of other operations count as new keys.",
+    "key rules", "How the check of key reuse follows random keys; the results of other operations count as new keys.",
     missing="conservative", default=None)
 
 

@@ -8,8 +8,9 @@ them whole: a loop then takes them along, and they are not compiled on their own
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
-from fxgrad.engine.analyses.repeats import BlockFlow, Carry, Output, Repeat
+from fxgrad.engine.analyses.repeats import BlockFlow, Carry, Output, Repeat, symbols_of
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.program import Atom, Equation, Variable
 
@@ -24,17 +25,30 @@ _MOST_WORK = 0.05
 
 
 class Surroundings:
-    """The equations of a program by symbol, and who makes and reads each value; `taken` ones belong to repeats."""
+    """The equations of a program by symbol, and who makes and reads each value; `taken` ones belong to repeats.
 
-    def __init__(self, equations: Sequence[Equation], symbols: Sequence[int], taken: set[Equation]) -> None:
-        self.symbol = dict(zip(equations, symbols, strict=True))
-        self.taken = taken
-        self.makers: dict[Atom, tuple[Equation, int]] = {}
-        self.readers: dict[Atom, list[Equation]] = {}
-        for equation in equations:
-            self.makers.update((var, (equation, number)) for number, var in enumerate(equation.outputs))
+    The tables are made at their first use: most programs have no loop with partial copies at its ends.
+    """
+
+    def __init__(self, equations: Sequence[Equation], taken: set[Equation]) -> None:
+        self._equations, self.taken = equations, taken
+
+    @cached_property
+    def symbol(self) -> dict[Equation, int]:
+        return dict(zip(self._equations, symbols_of(self._equations).tolist(), strict=True))
+
+    @cached_property
+    def makers(self) -> dict[Atom, tuple[Equation, int]]:
+        return {var: (equation, number) for equation in self._equations
+                for number, var in enumerate(equation.outputs)}
+
+    @cached_property
+    def readers(self) -> dict[Atom, list[Equation]]:
+        readers: dict[Atom, list[Equation]] = {}
+        for equation in self._equations:
             for atom in dict.fromkeys(equation.inputs):
-                self.readers.setdefault(atom, []).append(equation)
+                readers.setdefault(atom, []).append(equation)
+        return readers
 
 
 class _Copy:

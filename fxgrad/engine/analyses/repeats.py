@@ -114,22 +114,22 @@ def _find_in(core: Sequence[Equation], at_least: int) -> tuple[list[Repeat], int
     finder = _Finder(core)
     taken: list[tuple[int, int]] = []
     found: list[tuple[int, Repeat]] = []
-    candidates = _candidates(symbols_of(core))
+    candidates = _candidates(symbols_of(core), at_least)
     while candidates:
         _, start, length, period = candidates.pop()
         clear = _clear_part(start, start + length, taken)
         if clear is None or clear[1] - clear[0] < at_least * period:
             continue
         if clear != (start, start + length):
-            _insert(candidates, clear[0], clear[1], period)
+            _insert(candidates, clear[0], clear[1], period, at_least)
             continue
         begin, count, flow, end = finder.verify(start, length, period)
         if count >= at_least:
             taken.append((begin, begin + count * period))
             copies = [[*core[begin + copy * period:begin + (copy + 1) * period]] for copy in range(count)]
             found.append((begin, Repeat(copies, flow)))
-            _insert(candidates, start, begin, period)
-        _insert(candidates, end, start + length, period)
+            _insert(candidates, start, begin, period, at_least)
+        _insert(candidates, end, start + length, period, at_least)
     return [repeat for _, repeat in sorted(found, key=lambda each: each[0])], finder.work
 
 
@@ -155,7 +155,8 @@ def symbols_of(equations: Sequence[Equation]) -> np.ndarray[Any, Any]:
         primitive, params = equation.primitive, equation.params
         effects, axes = ordering_constraints(primitive, params)
         key: Any
-        if effects or axes or primitive.calls_user_code or any(map(calls_user_code, equation.programs)):
+        if effects or axes or primitive.calls_user_code or (
+                primitive.regions is not None and any(map(calls_user_code, equation.programs))):
             key = place
         else:
             key = (primitive, *param_key(primitive, params), None, *(atom.aval for atom in equation.inputs))
@@ -230,8 +231,8 @@ _RUNS = 256
 """Stretches looked at; the longest ones."""
 
 
-def _insert(candidates: list[Candidate], start: int, end: int, period: int) -> None:
-    if end - start >= 2 * period:
+def _insert(candidates: list[Candidate], start: int, end: int, period: int, at_least: int) -> None:
+    if end - start >= at_least * period:
         candidates.append((end - start - period, start, end - start, period))
         candidates.sort()
 
@@ -245,14 +246,14 @@ def _clear_part(start: int, end: int, taken: Iterable[tuple[int, int]]) -> tuple
     return max(parts, key=lambda part: part[1] - part[0], default=None)
 
 
-def _candidates(symbols: np.ndarray[Any, Any]) -> list[Candidate]:
-    """Return the stretches of period p of `symbols`, those that save the most equations last."""
+def _candidates(symbols: np.ndarray[Any, Any], at_least: int) -> list[Candidate]:
+    """Return the stretches of `symbols` of `at_least` so many periods, those that save the most equations last."""
     found: set[Candidate] = set()
     count = len(symbols)
     for period in _periods(symbols):
         equal = np.concatenate(([False], symbols[:count - period] == symbols[period:], [False]))
         starts, ends = np.flatnonzero(equal[1:] & ~equal[:-1]), np.flatnonzero(equal[:-1] & ~equal[1:])
-        long = ends - starts >= period
+        long = ends - starts >= (at_least - 1) * period
         for start, end in zip(starts[long].tolist(), ends[long].tolist(), strict=True):
             found.add((end - start, start, end - start + period, period))
     return sorted(found)[-_RUNS:]

@@ -37,6 +37,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize, needs_x64, program_property
 from fxgrad.engine.dtypes import DType, float0, from_jax, is_64bit, is_key
 from fxgrad.engine.executors import explicit
+from fxgrad.engine.executors.column_sums import with_column_products
 from fxgrad.engine.executors.xla import emit_results, is_jax_tracer, running_here, x64
 from fxgrad.engine.frontend.flat import TracedCall, leaf_aval
 from fxgrad.engine.higher_order.rolling import roll_where_it_pays
@@ -91,7 +92,8 @@ def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], 
               rolls: bool) -> list[Any]:
     """Emit `program` within jax's trace; its inputs have the dtypes that it expects and are never weak.
 
-    If it `rolls`, repeated blocks are compiled once where that pays.
+    If it `rolls`, it is rewritten for XLA's CPU backend: repeated blocks are compiled once where that pays, and wide
+    rows are added by products.
 
     Raises `Unprepared` if jax is not in the x64 mode that the program needs, or if a mesh has Explicit axes and the
     executable is not called `on_meshes`.
@@ -105,7 +107,7 @@ def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], 
     if any(type(value) is Tracer for value in captured):
         raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")
     if rolls and not on_meshes:
-        program = roll_where_it_pays(program)
+        program = with_column_products(roll_where_it_pays(program))
     try:
         with running_here():
             return explicit.emit_on_auto_axes(functools.partial(emit_results, program), [*captured, *values],

@@ -211,7 +211,7 @@ class _Emission:
 
     def equation(self, equation: Equation, values: list[Any]) -> list[Any]:
         """Call the rule of an equation, from the user's line, in its scopes."""
-        if equation.programs and Literal in map(type, equation.inputs):
+        if equation.primitive.regions is not None and Literal in map(type, equation.inputs):
             values = _vary_literals(equation, values)
         source, rule = equation.source, lowering_for(equation.primitive, values)
         if source is None:
@@ -231,7 +231,7 @@ class _Emission:
             if found not in self._seen:
                 self._seen.add(found)
                 for equation in found.equations:
-                    for inner in equation.programs:
+                    for inner in equation.programs if equation.primitive.regions is not None else ():
                         self._occurrences[inner] = self._occurrences.get(inner, 0) + 1
                         remaining.append(inner)
 

@@ -117,7 +117,7 @@ class Rule(NamedTuple):
     """The intervals of operands and results that have passed it."""
 
 
-check_rules: Collection[Rule] = Collection("check_rules", "The automatic checks of an operation, but for NaNs.")
+check_rules: Collection[Rule] = Collection("check rules", "The automatic checks of an operation, but for NaNs.")
 
 
 def _is_real(atom: Any) -> bool:
@@ -319,7 +319,7 @@ check_rules.add(Rule("overflow", _converted, holds=_surely_converted), structura
 # --- NaNs -----------------------------------------------------------------------------------------------------------
 
 makes_no_nan: Analysis[bool] = Analysis(
-    "makes_no_nan", "Whether an operation makes no NaN of its own: it moves, chooses or negates elements.",
+    "makes no NaN", "Whether an operation makes no NaN of its own: it moves, chooses or negates elements.",
     missing="conservative", default=False)
 makes_no_nan.enter(True, arithmetic.neg_p, arithmetic.max_p, arithmetic.min_p, arithmetic.stop_gradient_p,
                arithmetic.name_p, structural.reshape_p, structural.transpose_p, structural.broadcast_to_p,

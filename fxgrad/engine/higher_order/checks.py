@@ -170,7 +170,7 @@ GatherRule = Callable[[list[Any], dict[str, Any], bool], "list[Any]"]
 """(operands, parameters, `is_final`) -> the outputs, and whether the checks inside held."""
 
 gather_rules: Analysis[GatherRule | None] = Analysis(
-    "gather_rules", "How an operation that holds programs returns whether the checks in these held.",
+    "gather rules", "How an operation that holds programs returns whether the checks in these held.",
     missing="conservative", default=None)
 
 

@@ -11,7 +11,7 @@ from fxgrad.engine import config, dtypes
 from fxgrad.engine.analyses import fusing
 from fxgrad.engine.analyses.fusing import fusion_kind
 from fxgrad.engine.analyses.repeat_ends import Surroundings, with_first_copy, with_last_copy
-from fxgrad.engine.analyses.repeats import Repeat, Repeats, find_repeats, symbols_of
+from fxgrad.engine.analyses.repeats import Repeat, Repeats, find_repeats
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal
 from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable, join_scopes
@@ -152,7 +152,7 @@ def _choose_all(program: Program, found: Repeats, stacks: Stacks, way: Way) -> t
         return program, [each for each in chosen if each[1]]
     reads = reads_of(program, stacks.rows)
     core = [equation for equation in program.equations if equation not in reads]
-    around = Surroundings(core, symbols_of(core).tolist(), {
+    around = Surroundings(core, {
         equation for repeat in found.repeats for equations in repeat.copies for equation in equations})
     fillers: list[Equation] = []
 

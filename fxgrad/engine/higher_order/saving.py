@@ -67,7 +67,7 @@ def keep_by_cost(known: Program, needed: Sequence[Variable], free: set[Variable]
 
 
 kept_always: Analysis[bool] = Analysis(
-    "kept_always", "Whether the results of an operation are never recomputed, whatever its cost rule says.",
+    "kept always", "Whether the results of an operation are never recomputed, whatever its cost rule says.",
     missing="derive", derive=lambda primitive: primitive.effectful or (
         primitive.collective and not primitive.sets_vma))
 """Communication between devices takes longer than its cost rule says."""

@@ -96,9 +96,13 @@ def kernel_in_bytes(primitive: Primitive) -> Rule:
 
 def lowering_for(primitive: Primitive, values: Sequence[Any]) -> Rule:
     """Return the XLA rule of `primitive` for jax `values`: XLA supports few such dtypes, and not always correctly."""
+    for value in values:
+        if value.dtype in WIDER:
+            break
+    else:
+        return primitive.xla
     how = in_bytes.of(primitive)
-    narrow = {value.dtype for value in values} & WIDER.keys()
-    if how == "itself" or not (narrow - {_SCALES} if how == "moved" else narrow):
+    if how == "itself" or (how == "moved" and {value.dtype for value in values} & WIDER.keys() == {_SCALES}):
         return primitive.xla
 
     def rule(lax: Any, *values: Any, **params: Any) -> Any:

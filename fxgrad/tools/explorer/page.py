@@ -11,11 +11,12 @@ from typing import Any
 
 from fxgrad.errors import FxgradError
 from fxgrad.extend import Program, transformation
+from fxgrad.text.html import DARK_PAGES, LIGHT_PAGES
 from fxgrad.text.text_writer import program_text
 from fxgrad.tools.explorer.items import Items
 from fxgrad.tools.explorer.stages import ProgramStage, places_of_program, stages_of
 from fxgrad.tools.graphs.graph import Graph, graph_of_call
-from fxgrad.tools.graphs.roles import annotated_roles
+from fxgrad.tools.graphs.roles import Roles, annotated_roles
 from fxgrad.tools.profiling.fusion import fusions_of_program
 
 
@@ -35,7 +36,11 @@ class Page:
         return f"<explorer of {self.title}: {len(self.html):,} characters of HTML; .save('{self.title}.html')>"
 
     def _repr_html_(self) -> str:
-        return f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: 640px; border: 0"></iframe>'
+        # The page takes the colors of the frame's scheme, which is that of the notebook, whatever the system's is.
+        return (f'<iframe class="fxgrad-page" srcdoc="{escape(self.html)}" style="width: 100%; height: 640px; '
+                'border: 0"></iframe><style>.fxgrad-page { color-scheme: light dark; }\n'
+                f":is({LIGHT_PAGES}) .fxgrad-page {{ color-scheme: light; }}\n"
+                f":is({DARK_PAGES}) .fxgrad-page {{ color-scheme: dark; }}</style>")
 
 
 def visualize(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 0) -> Any:
@@ -69,7 +74,7 @@ def visualize(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 
         graphs = [(names[stage.name], graph_of_call(stage.program, roles, args, kwargs)) for stage in stages
                   if stage.program is not None and stage.name in names]
         last = next(stage.program for stage in reversed(stages) if stage.program is not None)
-        return _page(graphs[0][1].title, [*graphs, *_fused(last)], stages)
+        return _page(graphs[0][1].title, [*graphs, *_fused(last, roles)], stages)
     return made
 
 
@@ -77,12 +82,12 @@ MAX_FUSED = 500
 """Equations up to which a program is compiled once more, to show what XLA computes together."""
 
 
-def _fused(program: Program) -> list[tuple[str, Graph]]:
+def _fused(program: Program, roles: Roles) -> list[tuple[str, Graph]]:
     """Return the graph of the compiled program in boxes of what XLA computes together, if it compiles."""
     if len(program.equations) > MAX_FUSED:
         return []
     try:
-        return [("fused", Graph(fusions_of_program(program).grouped_with_bytes))]
+        return [("fused", Graph(fusions_of_program(program).grouped_with_bytes, roles))]
     except (FxgradError, NotImplementedError, RuntimeError):  # the film says why it does not compile
         return []
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from fxgrad import saved_residuals, tree, value_and_grad
 from fxgrad.errors import FxgradError
-from fxgrad.extend import Literal, Program, aval_of, has_tangent, hide_frames, trace_program, transformation
+from fxgrad.extend import Literal, Program, aval_of, has_tangent, hide_frames, time_text, trace_program, transformation
 from fxgrad.extend.sizes import require_numbers
 from fxgrad.text.inlining import inline
 from fxgrad.text.tables import Report, add_row, new_table
@@ -64,7 +64,7 @@ class Granularities(Report):
                 continue
             add_row(made, [
                 row.name, f"{row.nodes:,}", f"{row.equations:,}",
-                _text_or_dash(row.seconds, lambda value: f"{value * 1e6:,.1f} us"),
+                _text_or_dash(row.seconds, time_text),
                 _text_or_dash(row.saved, "{:,}".format),
                 _text_or_dash(row.saved_bytes, "{:,}".format),
                 _text_or_dash(row.difference, "{:.1e}".format)])

@@ -93,7 +93,8 @@ class PrecisionReport(Report):
 
     def table(self) -> Table:
         """Return the table for rich: the dozen operations with the largest impact."""
-        made = new_table(f"{self.title}: relative error {_short_text(self.error)} (against {self.shadow})", {
+        error = "unknown" if self.unfollowed and not self.error else f"{self.error:.1e}"
+        made = new_table(f"{self.title}: relative error {error} (against {self.shadow})", {
             "line": "left", "operation": "left", "costs the results": "right", "error": "right", "own": "right",
             "amplified": "right", "times": "right"})
         for row in self.rows[:12]:

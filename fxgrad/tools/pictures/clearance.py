@@ -70,12 +70,13 @@ def area_around(middle: Point, width: float, height: float) -> Area:
 
 def label_places(lines: Sequence[Sequence[Point]], places: Sequence[Point], widths: Sequence[float], height: float,
                  boxes: Sequence[Area], page: float) -> list[Point]:
-    """Return the centers of labels: those of `places` near their lines, for the others a free place on the line.
+    """Return the centers of labels: `places` near their lines and on no box, for the others a free place on the line.
 
     A width of 0 is that of no label; `page` is the width of the page, which labels do not leave.
     """
-    kept = [not width or distance(place, line) <= FARTHEST for line, place, width in
-            zip(lines, places, widths, strict=True)]
+    kept = [not width or (distance(place, line) <= FARTHEST and not any(
+        areas_overlap(area_around(place, width, height), box) for box in boxes))
+            for line, place, width in zip(lines, places, widths, strict=True)]
     taken = [area_around(place, width, height) for place, width, keep in zip(places, widths, kept, strict=True)
              if keep and width]
     found = []

@@ -30,6 +30,8 @@ OPTIONS: dict[str, Any] = {
 }
 LABELLED = {"layer_gap": 44, "node_gap": 32}
 """Spacing if lines have labels."""
+AROUND_LABEL = 28.0
+"""What is seen of a level line to the right beside its label, its head included."""
 SYMMETRIC: dict[str, Any] = {"coords": {"placement": "brandes_koepf", "branch_style": "symmetric"}}
 """For small pictures: results are centered below their operands. Large ones have straight columns."""
 SMALL = 12
@@ -124,9 +126,12 @@ def place_picture(picture: Picture) -> PictureLayout:
         graph.edge(*line.ends, **fields)
     count = len(picture.boxes)
     more = {"effort": "fast"} if count > EFFORT_ABOVE else SYMMETRIC if count <= SMALL else {}
-    if any(line.label for line in picture.lines):
-        more = {**more, "spacing": {**OPTIONS["spacing"], **LABELLED}}
-    more = {**more, "direction": "leftright" if picture.orientation == "right" else "topbottom"}
+    rightward = picture.orientation == "right"
+    widest = max([text_width(line.label, BESIDE) for line in picture.lines if line.label], default=0.0)
+    if widest:
+        gap = max(LABELLED["layer_gap"], widest + AROUND_LABEL if rightward else 0.0)
+        more = {**more, "spacing": {**OPTIONS["spacing"], **LABELLED, "layer_gap": gap}}
+    more = {**more, "direction": "leftright" if rightward else "topbottom"}
     layout = _read_layout(picture, graphlay.layout(graph, options={**OPTIONS, **more}))
     areas = {key: area_around((frame.x, frame.y), frame.width - 2, frame.height - 2)
              for key, frame in layout.boxes.items()}
@@ -146,18 +151,20 @@ def _read_layout(picture: Picture, found: Any) -> PictureLayout:
     labels = [(anchor["x"], anchor["y"]) if anchor else middle(points)
               for anchor, points in zip(anchors, lines, strict=True)]
     count = len(picture.clusters)
-    turn = -1.0 if _is_turned(picture, [frame.x for frame in nodes[count:]]) else 1.0
+    flip_x, flip_y = _flips(picture, nodes[count:])
     wide = [text_width(line.label, BESIDE) / 2 if line.label else 0.0 for line in picture.lines]
-    across = [(turn * x, width) for frame in nodes for x, width in [(frame.x, frame.width / 2)]]
-    across += [(turn * x, 0.0) for points in lines for x, _ in points]
-    across += [(turn * x, width) for (x, _), width in zip(labels, wide, strict=True)]
+    across = [(flip_x * frame.x, frame.width / 2) for frame in nodes]
+    across += [(flip_x * x, 0.0) for points in lines for x, _ in points]
+    across += [(flip_x * x, width) for (x, _), width in zip(labels, wide, strict=True)]
     left = min([x - width for x, width in across], default=0.0) - MARGIN
     right = max([x + width for x, width in across], default=0.0) + MARGIN
-    top = min([frame.y - frame.height / 2 for frame in nodes], default=0.0) - MARGIN
-    bottom = max([frame.y + frame.height / 2 for frame in nodes], default=0.0) + MARGIN
+    along = [(flip_y * frame.y, frame.height / 2) for frame in nodes]
+    along += [(flip_y * y, 0.0) for points in lines for _, y in points]
+    top = min([y - height for y, height in along], default=0.0) - MARGIN
+    bottom = max([y + height for y, height in along], default=0.0) + MARGIN
 
     def at(point: Point) -> Point:
-        return round(turn * point[0] - left, 1), round(point[1] - top, 1)
+        return round(flip_x * point[0] - left, 1), round(flip_y * point[1] - top, 1)
 
     frames = [Frame(*at((frame.x, frame.y)), round(frame.width, 1), round(frame.height, 1)) for frame in nodes]
     moved = [tuple([at(point) for point in points]) for points in lines]
@@ -176,9 +183,21 @@ def _read_layout(picture: Picture, found: Any) -> PictureLayout:
                          tuple([(round(x, 1), round(y, 1)) for x, y in placed]), titles)
 
 
-def _is_turned(picture: Picture, columns: Sequence[float]) -> bool:
-    """Return whether to mirror the picture: the backward pass is on the right, operands are in their order."""
-    place = dict(zip([box.key for box in picture.boxes], columns, strict=True))
+def _flips(picture: Picture, frames: Sequence[Frame]) -> Point:
+    """Return the signs of x and y that put operands in their order, from left to right or from the top down.
+
+    Lines lead where they led. Frames of clusters have their titles at the top, and stay so.
+    """
+    rightward = picture.orientation == "right"
+    if (rightward and picture.clusters) or not _is_turned(
+            picture, [frame.y if rightward else frame.x for frame in frames]):
+        return 1.0, 1.0
+    return (1.0, -1.0) if rightward else (-1.0, 1.0)
+
+
+def _is_turned(picture: Picture, places: Sequence[float]) -> bool:
+    """Return whether to mirror the picture: the backward pass comes second, operands are in their order."""
+    place = dict(zip([box.key for box in picture.boxes], places, strict=True))
     passes = [[place[box.key] for box in picture.boxes if box.part == part] for part in ("forward", "backward")]
     if all(passes):
         first, second = [sum(each) / len(each) for each in passes]

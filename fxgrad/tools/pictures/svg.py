@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
+from fxgrad.text.html import DARK_PAGES, LIGHT_PAGES
 from fxgrad.tools.pictures.layout import (
     BESIDE,
     DETAIL,
@@ -30,8 +31,6 @@ ROUND = 9.0
 HEAD, HALF = 7.5, 3.4
 """Length and half the width of the head of an arrow."""
 DASHES = {"gradient": "6 3", "saved": "2 3", "carry": "8 3 2 3"}
-LIGHT_PAGES = 'body[data-jp-theme-light="true"], body.vscode-light, html[theme="light"]'
-DARK_PAGES = 'body[data-jp-theme-light="false"], body.vscode-dark, html[theme="dark"]'
 CAPTION_GAP = 22.0
 
 

@@ -94,16 +94,19 @@ class RetraceReport(Report):
     def _totals(self) -> Table:
         calls = f"{self.calls} call{'s' * (self.calls != 1)}, " if self.calls else ""
         made = new_table(
-            f"{calls}{self.traces} traces, {self.programs} new, {self.compiles} compiled; {self.wall:.1f} ms, of which "
-            f"{self.run:.1f} ms ran", {"function": "left", "how": "left", "traces": "right", "new": "right", "compiled":
-                                       "right", "trace ms": "right", "lower ms": "right", "compile ms": "right"})
+            f"{calls}{self._counts()}; {self.wall:.1f} ms, of which {self.run:.1f} ms ran",
+            {"function": "left", "how": "left", "traces": "right", "new": "right", "compiled": "right",
+             "trace ms": "right", "lower ms": "right", "compile ms": "right"})
         for each in self.functions:
             add_row(made, [each.name, each.how, str(each.traces), str(each.programs), str(each.compiles),
                            f"{each.trace:.2f}", f"{each.lower:.1f}", f"{each.compile:.1f}"])
         return made
 
     def __repr__(self) -> str:
-        return f"<{self.traces} traces, {self.programs} new, {self.compiles} compiled>"
+        return f"<{self._counts()}>"
+
+    def _counts(self) -> str:
+        return f"{self.traces} trace{'s' * (self.traces != 1)}, {self.programs} new, {self.compiles} compiled"
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the report as JSON."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from fxgrad import eval_shape, vmap
-from fxgrad.extend import Aval, hide_frames, transformation
+from fxgrad.extend import Aval, function_name, hide_frames, transformation
 from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.training.curvature.norms import reason_for_gradient
 from fxgrad.training.curvature.passes import TracedLoss, require_batch, trace_loss
@@ -96,7 +96,7 @@ def layers(loss: Callable[..., Any]) -> Callable[..., Layers]:
 
         eval_shape(vmap(of_example, in_axes=(None, *[0] * len(batch))), params, *batch)
         traced = found[-1]
-        return Layers(loss.__name__, tuple(
+        return Layers(function_name(loss), tuple(
             LayerEntry(name, aval, tuple(use.layer.kind for use in own.uses),
                        tuple(use.line for use in own.uses) or (own.line,),
                        tuple(use.layer.rows for use in own.uses), reason_for_gradient(own))

@@ -116,7 +116,7 @@ def test_descriptions_are_sentences() -> None:
 
 def test_every_analysis_answers_for_every_primitive() -> None:
     own = {analysis.name: analysis for analysis in all_analyses()}
-    assert {"rewrites", "snippets", "acts", "kept_always", "batches", "key_rules", "alike"} <= own.keys()
+    assert {"rewrites", "snippets", "acts", "kept always", "batches", "key rules", "alike"} <= own.keys()
     for analysis in own.values():
         for primitive in registry.values():
             analysis.of(primitive)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import visualize
-from tests.support.browser import CHROMIUM, FLAGS
+from tests.support.browser import screenshot
 
 RNG = np.random.default_rng(0)
 
@@ -259,17 +258,6 @@ def test_functions_of_keys_and_of_nothing() -> None:
 # --- in a browser -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
-
-
 class Opened:
     """A page in the browser: what went wrong on it, and what it asked the network for."""
 
@@ -292,10 +280,9 @@ class Opened:
         self.page.mouse.click(place["x"], place["y"], click_count=count)
 
     def shot(self, name: str) -> bytes:
-        """A picture of the page, kept under the folder that FXGRAD_SCREENSHOTS names, if it does."""
+        """A picture of the page, once it stands still."""
         self.page.wait_for_timeout(120)
-        folder = os.environ.get("FXGRAD_SCREENSHOTS")
-        return self.page.screenshot(**({"path": f"{folder}/{name}.png"} if folder else {}))
+        return screenshot(self.page, name)
 
 
 @pytest.fixture
@@ -369,6 +356,31 @@ def test_forward_and_backward_heat_and_film(opened: Opened) -> None:
     assert opened.page.locator("#text .gone").count() > 0
     assert "h: f64[5,16] = maximum(" in opened.page.locator("#text .on").first.inner_text()  # of what is selected
     opened.shot("explorer-film")
+
+
+@pytest.mark.slow
+def test_controls_of_the_film_fit_into_its_panel(opened: Opened) -> None:
+    for width in (1300, 1000, 820, 700):
+        opened.page.set_viewport_size({"width": width, "height": 800})
+        opened.page.click("#tab-film")
+        panel, controls = opened.ask("""(() => {
+          const edge = (each) => each.getBoundingClientRect().right;
+          return [edge(document.querySelector('aside')), [...document.querySelectorAll('#player *')].map(edge)];
+        })()""")
+        assert max(controls) <= panel, width
+        assert opened.ask("document.querySelector('#play').getClientRects()[0].height") < 40  # in one row
+
+
+@pytest.mark.slow
+def test_row_c10_groups_of_xla_stand_in_boxes_with_their_bytes(opened: Opened) -> None:
+    opened.page.click("#graphs button:nth-child(3)")
+    opened.page.click("text=fit")
+    fits = opened.shot("explorer-fused")
+    assert {"params.up", "params.down"} <= {item["label"] for item in opened.ask(
+        "explorer.boxes().map(box => explorer.item(box.id)).filter(item => item.role === 'parameter')")}
+    opened.ask("explorer.select(explorer.find('h'), true)")
+    assert opened.shot("explorer-fused-value") != fits
+    assert re.search(r"fusion\S*: \S+ \S+ unfused, \S+ \S+ fused", opened.page.inner_text("#node"))
 
 
 @pytest.mark.slow
@@ -498,3 +510,18 @@ def test_ten_thousand_nodes_open_within_two_seconds(browser: Any, tmp_path: Path
     assert opened.ask("performance.now()") < 2000
     assert max(opened.ask("explorer.frame()") for _ in range(10)) < 16
     assert opened.errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("notebook", "is_dark"), [
+    ('<body data-jp-theme-light="false">', True), ('<body data-jp-theme-light="true">', False),
+    ('<body class="vscode-dark">', True), ("<body>", False)])
+def test_a_page_in_a_notebook_takes_its_theme(browser: Any, tmp_path: Path, notebook: str, is_dark: bool) -> None:
+    path = tmp_path / "notebook.html"
+    shown = visualize(np.sin)(1.0)._repr_html_()
+    path.write_text(f"<!doctype html><meta charset='utf-8'>{notebook}{shown}", encoding="utf-8")
+    page = browser.new_page(color_scheme="null")  # no theme of the system
+    page.goto(path.as_uri())
+    ground = page.frames[1].evaluate("getComputedStyle(document.body).backgroundColor")
+    page.close()
+    assert (ground == "rgb(13, 17, 23)") is is_dark

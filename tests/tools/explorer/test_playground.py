@@ -20,7 +20,7 @@ from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.tools.explorer import javascript, playground
 from fxgrad.tools.explorer.javascript import expressions
 from fxgrad.tools.explorer.playground import network
-from tests.support.browser import CHROMIUM, FLAGS
+from tests.support.browser import screenshot
 
 NODE = shutil.which("node")
 
@@ -113,31 +113,27 @@ def _trained(params: list[Any], points: Any, rate: float, times: int) -> list[fl
 
 
 @pytest.mark.slow
-def test_the_page_trains_as_python_would(tmp_path: Path) -> None:
-    sync = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
+def test_the_page_trains_as_python_would(browser: Any, tmp_path: Path) -> None:
     page = playground((4, 3))
     data = json.loads(re.findall(r'id="data">(.*?)</script>', page.html, re.DOTALL)[0])
-    with sync.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        opened = browser.new_page()
-        errors: list[str] = []
-        requests: list[str] = []
-        opened.on("pageerror", lambda error: errors.append(str(error)))
-        opened.on("request", lambda request: requests.append(request.url))
-        opened.goto(page.save(tmp_path / "playground.html").as_uri())
-        points, rate = np.array(opened.evaluate("playground.points()")), opened.evaluate("playground.rate()")
-        losses = opened.evaluate("playground.descend(50)")
-        found = np.array(opened.evaluate("playground.at(3)"))
-        trained = opened.evaluate("playground.params()")
-        opened.click("#once")
-        assert "step 51" in opened.inner_text("#status")
-        opened.select_option("#points", "moons")
-        assert "step 0" in opened.inner_text("#status")
-        opened.click("#play")
-        opened.wait_for_function("!document.getElementById('status').textContent.startsWith('step 0')")
-        browser.close()
+    opened = browser.new_page()
+    errors: list[str] = []
+    requests: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("request", lambda request: requests.append(request.url))
+    opened.goto(page.save(tmp_path / "playground.html").as_uri())
+    points, rate = np.array(opened.evaluate("playground.points()")), opened.evaluate("playground.rate()")
+    losses = opened.evaluate("playground.descend(50)")
+    found = np.array(opened.evaluate("playground.at(3)"))
+    trained = opened.evaluate("playground.params()")
+    opened.click("#once")
+    assert "step 51" in opened.inner_text("#status")
+    screenshot(opened, "playground")
+    opened.select_option("#points", "moons")
+    assert "step 0" in opened.inner_text("#status")
+    opened.click("#play")
+    opened.wait_for_function("!document.getElementById('status').textContent.startsWith('step 0')")
+    opened.close()
     assert errors == []
     assert [url for url in requests if not url.startswith("file:")] == []
 

@@ -104,6 +104,7 @@ def test_systems_of_float64_are_told_without_a_wider_kernel() -> None:
     assert {"lu", "lu_solve"} == {*report.unfollowed}
     assert line_of(report) == case.line
     assert "not followed: lu, lu_solve" in str(report)
+    assert "relative error unknown (against longdouble)" in str(fxgrad.debug.precision_report(np.fft.fft)(np.ones(3)))
 
 
 def test_keys_integers_and_callbacks_pass_through_once() -> None:

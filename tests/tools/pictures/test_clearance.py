@@ -10,7 +10,7 @@ import pytest
 import fxgrad
 from fxgrad.errors import ArgumentError
 from fxgrad.tools.pictures import layout
-from fxgrad.tools.pictures.clearance import FARTHEST, area_around, crosses, distance
+from fxgrad.tools.pictures.clearance import FARTHEST, area_around, areas_overlap, crosses, distance
 from tests.support.pictured import EXAMPLES, Example
 
 pytest.importorskip("graphlay")
@@ -39,7 +39,9 @@ CONTROL = {"newton": Example(newton, (2.0, 10)), "routed": Example(routed, (np.o
            "steps": Example(lambda x, y: fxgrad.lax.fori_loop(0, 4, lambda i, z: z * x + y, x), (1.0, 2.0))}
 OPTIONS: list[dict[str, Any]] = [
     {}, {"view": "value"}, {"view": "op"}, {"view": "network"}, {"show": "joint"}, {"show": "backward"},
-    {"expand": True}, {"view": "value", "derivatives": True}, {"show": "joint", "view": "value"}]
+    {"expand": True}, {"view": "value", "derivatives": True}, {"show": "joint", "view": "value"},
+    *({"orientation": "right", **more} for more in (
+        {}, {"view": "value", "derivatives": True}, {"view": "network"}, {"show": "joint"}, {"expand": True}))]
 
 
 @pytest.mark.slow
@@ -55,8 +57,15 @@ def test_pictures_of_the_corpus_are_clear() -> None:
             found = layout.place_picture(picture)
             for line, points, label in zip(picture.lines, found.lines, found.labels, strict=True):
                 seen[0] += 1
+                if options.get("orientation") == "right" and not line.is_upward:
+                    source, target = found.boxes[line.source], found.boxes[line.target]
+                    if source.x + source.width / 2 > target.x - target.width / 2:
+                        wrong.append((name, options, line.ends, "does not lead to the right"))
                 if line.label:
                     seen[1] += 1
+                    area = area_around(label, layout.text_width(line.label, layout.BESIDE), layout.BESIDE)
+                    wrong += [(name, options, line.label, "lies on", key) for key, box in found.boxes.items()
+                              if areas_overlap(area, area_around((box.x, box.y), box.width, box.height))]
                     if distance(label, points) > FARTHEST:
                         wrong.append((name, options, line.label, "is far from its line"))
                 wrong += [(name, options, line.ends, "goes through", key) for key, box in found.boxes.items()

@@ -60,6 +60,10 @@ def test_counts_and_milliseconds() -> None:
     assert data["functions"][0]["causes"][1]["what"] == "x.shape[0]: 32 -> 48"
     assert "32 -> 48" in str(step)
     assert repr(report) == "<2 traces, 2 new, 2 compiled>"
+    assert str(report).lstrip().startswith("4 calls, 2 traces, 2 new, 2 compiled; ")
+    once = fxgrad.explain_retraces(fxgrad.jit(np.sin))
+    once(1.0)
+    assert str(once.report).lstrip().startswith("1 call, 1 trace, 1 new, 1 compiled; ")
 
 
 def stops(x: Any) -> Any:

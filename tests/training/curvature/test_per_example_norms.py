@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from unittest import mock
@@ -313,6 +314,7 @@ def test_layers_print_as_a_table() -> None:
     assert " 3 x 1 " in str(curvature.layers(loss)(params, *batch))
     with pytest.raises(KeyError, match="other"):
         listed["other"]
+    assert repr(curvature.layers(functools.partial(loss))(params, *batch)).startswith("<layers of partial: ")
 
 
 def raised(kind: type[Exception], call: Any) -> str:
