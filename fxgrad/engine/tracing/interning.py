@@ -54,7 +54,10 @@ class Root(PrefixNode):
 
     def __init__(self, inputs: list[Variable]) -> None:
         super().__init__(None, inputs)
-        self.varies = any(var.aval.vma for var in inputs)
+        self.varies = False
+        for var in inputs:
+            if var.aval.vma:
+                self.varies = True
 
 
 Call = tuple[list[RecordedStep], Sequence[Any], Any]
