@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from fxgrad.engine.tracing.trace import WITH_LITERALS
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError
+from fxgrad.extend import hide_frames
+from fxgrad.text.consoles import NotebookOutput
 
 if TYPE_CHECKING:
     from fxgrad.tools.curves import Curves
@@ -170,6 +173,10 @@ def progress(function: Callable[..., Any], total: int, label: str = "") -> Calla
     return shown
 
 
+_REFRESH = 0.1
+"""Seconds between two states of a bar in a notebook."""
+
+
 class _Bar:
     """A bar of rich's: it starts at the first run, ends at the last, and begins anew."""
 
@@ -177,6 +184,8 @@ class _Bar:
         self._total, self._label = total, label
         self._lock = threading.Lock()
         self._shown: Any = None
+        self._output: NotebookOutput | None = None
+        self._last = 0.0
         self._count = 0
         self.advancing = self.advance
         """`advance`, as one object: programs with equal callbacks are one."""
@@ -185,18 +194,26 @@ class _Bar:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
         with self._lock:
             if self._shown is None:
+                console = _console()
                 self._shown = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-                                       TimeRemainingColumn(), console=_console())
+                                       TimeRemainingColumn(), console=console)
                 self._shown.add_task(self._label, total=self._total)
-                self._shown.start()
+                self._output = NotebookOutput() if console.is_jupyter else None
+                if self._output is None:
+                    self._shown.start()
             self._count += 1
             self._shown.advance(self._shown.task_ids[0])
+            if self._output is not None and time.monotonic() >= self._last + _REFRESH:
+                self._output.show(self._shown.make_tasks_table(self._shown.tasks))
+                self._last = time.monotonic()
         if self._count == self._total:
             self.stop()
 
     def stop(self) -> None:
         with self._lock:
-            if self._shown is not None:
+            if self._output is not None and self._shown is not None:
+                self._output.show(self._shown.make_tasks_table(self._shown.tasks))
+            elif self._shown is not None:
                 self._shown.stop()
             self._shown, self._count = None, 0
 
@@ -273,6 +290,7 @@ def check_key_reuse(fun: Callable[..., Any]) -> Callable[..., Any]:
     fxgrad.errors.KeyReuseError: a random key is used twice: ...
     """
     @functools.wraps(fun, updated=())
+    @hide_frames
     def checked(*args: Any, **kwargs: Any) -> Any:
         refuse_key_reuse(fun if isinstance(fun, Program) else _require_program(fun, args, kwargs))
         return fun(*args, **kwargs)

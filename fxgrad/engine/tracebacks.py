@@ -1,4 +1,8 @@
-"""Tracebacks without the frames of fxgrad and jax, so that what remains is the user's own code."""
+"""Tracebacks without the frames of fxgrad and jax, so that what remains is the user's own code.
+
+The frame that raises an error again stays, since Python adds it; IPython and pytest leave out frames in which
+`__tracebackhide__` is set.
+"""
 
 from __future__ import annotations
 
@@ -52,5 +56,6 @@ def hide_frames(function: _Function) -> _Function:
         try:
             return function(*args, **kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
+            __tracebackhide__ = True
             raise shorten_traceback(error)  # noqa: B904
     return cast(_Function, wrapper)

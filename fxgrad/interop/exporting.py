@@ -14,6 +14,7 @@ from fxgrad.engine.frontend.flat import argument_leaf_names, leaf_aval, trace_fl
 from fxgrad.engine.tracing.trace import SHARED
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import function_name
+from fxgrad.extend import hide_frames
 from fxgrad.interop.calls import NARROWER, as_typed_number
 from fxgrad.interop.emission import apply_in_jax
 from fxgrad.interop.manual import mapped_axis_sizes, mesh_around
@@ -37,6 +38,7 @@ def to_jax(fn: Callable[..., Any]) -> Callable[..., Any]:
     [2.        1.0806046]
     """
     @transformation("to_jax", fn)
+    @hide_frames
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree.flatten((args, kwargs))
         leaves = [*map(as_typed_number, leaves)]

@@ -9,12 +9,14 @@ from fxgrad.engine import tree
 from fxgrad.engine.ops.joining import concatenate, stack
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
 from fxgrad.engine.ops.structural import reshape
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import AxisError, ShapeError, TreeError
 from fxgrad.lax.bodies import check_function, flatten_checked
 
 
+@hide_frames
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """Return the running combinations `e0, fn(e0, e1), fn(fn(e0, e1), e2), ...` along `axis` of containers of arrays.
 

@@ -28,6 +28,7 @@ from fxgrad.extend import (
     Tracer,
     argument_aval,
     at_user_line,
+    hide_frames,
     user_location,
 )
 from fxgrad.extend.sizes import argument_names, size_names, solve_sizes, types_at
@@ -180,6 +181,7 @@ def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None
         raise ArgumentError(at_user_line(
             f"export: platforms={platforms!r}; some of {', '.join(map(repr, _KNOWN))} are needed"))
 
+    @hide_frames
     def exported(*specs: Any, **kwargs: Any) -> Exported:
         return _export_program(program_of("export", fun, specs, kwargs), wanted)
     return exported

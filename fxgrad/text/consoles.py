@@ -1,7 +1,7 @@
-"""Consoles of rich that write to a file.
+"""Consoles of rich that write to a file, and outputs of notebooks that are replaced.
 
 In a notebook rich treats every console as a display: printed text becomes a further output instead of going to the
-file.
+file. What it replaces in place needs ipywidgets there; IPython alone replaces an output, too.
 """
 
 from __future__ import annotations
@@ -17,3 +17,18 @@ def file_console(file: TextIO | None, **options: Any) -> Console:
     Without a file it writes to rich's default: the standard output, or the notebook.
     """
     return Console(file=file, force_jupyter=None if file is None else False, **options)
+
+
+class NotebookOutput:
+    """One output of a notebook, which is replaced."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, shown: Any) -> None:
+        """Show this in place of what was shown before."""
+        from IPython.display import display
+        if self._handle is None:
+            self._handle = display(shown, display_id=True)
+        else:
+            self._handle.update(shown)

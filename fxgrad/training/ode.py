@@ -21,6 +21,7 @@ from fxgrad.engine.api.sparse_derivatives import given_pattern
 from fxgrad.engine.frontend.operands import as_array_operand
 from fxgrad.engine.higher_order.series import solution_program
 from fxgrad.engine.ops.strong import strong_mul
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
@@ -47,6 +48,7 @@ MIDDLE = (6025192743 / 30085553152, 0.0, 51252292925 / 65400821598, -2691868925 
 SAFETY, GROWTH, SHRINKAGE = 0.9, 10.0, 0.2
 
 
+@hide_frames
 def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol: float = 1.4e-8,
            mxstep: float = math.inf, hmax: float = math.inf, adjoint: str | None = None,
            method: str = "runge-kutta", order: int = 12, sparse: Any = False) -> Any:

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fxgrad
+import fxgrad.numpy as fnp
 from fxgrad import config, errors
 
 X = np.ones((3, 2))
@@ -39,24 +41,56 @@ CALLS: dict[str, Callable[[], Any]] = {
     "vmap": lambda: fxgrad.vmap(loss)(X),
     "make_program": lambda: fxgrad.make_program(loss)(X),
     "scan": lambda: fxgrad.lax.scan(lambda carry, x: (loss(x), carry), 0.0, X),
+    "value_and_hessian": lambda: fxgrad.value_and_hessian(loss)(X),
+    "hvp": lambda: fxgrad.hvp(loss, (X,), (X,)),
+    "linear_transpose": lambda: fxgrad.linear_transpose(loss, X),
+    "odeint": lambda: fxgrad.odeint(lambda y, t: loss(y), X, np.linspace(0.0, 1.0, 3)),
+    "saved_residuals": lambda: fxgrad.saved_residuals(loss, X),
+    "print_saved_residuals": lambda: fxgrad.print_saved_residuals(loss, X),
+    "policy_report": lambda: fxgrad.policy_report(loss, fxgrad.checkpoint_policies.nothing_saveable)(X),
+    "budget_curve": lambda: fxgrad.budget_curve(loss)(X),
+    "explain_transparency": lambda: fxgrad.explain_transparency(loss)(X),
+    "graph": lambda: fxgrad.graph(loss)(X), "draw": lambda: fxgrad.draw(loss)(X),
+    "intermediate_grads": lambda: fxgrad.intermediate_grads(loss)(X),
+    "visualize": lambda: fxgrad.visualize(loss)(X), "lint": lambda: fxgrad.lint(loss)(X),
+    "export": lambda: fxgrad.export(loss)(X), "to_jax": lambda: fxgrad.to_jax(loss)(X),
+    "find_nan": lambda: fxgrad.debug.find_nan(loss)(X),
+    "precision_report": lambda: fxgrad.debug.precision_report(loss)(X),
+    "check_key_reuse": lambda: fxgrad.debug.check_key_reuse(loss)(X),
 }
+OF_VALUES: dict[str, Callable[[], Any]] = {
+    "matmul": lambda: fnp.matmul(X, X), "solve": lambda: fnp.linalg.solve(X, X),
+    "softmax": lambda: fxgrad.nn.softmax(X, axis=5), "logsumexp": lambda: fxgrad.scipy.special.logsumexp(X, axis=5),
+}
+PACKAGE = os.path.dirname(fxgrad.__file__)
 
 
-def frames_of(call: Callable[[], Any]) -> list[str]:
-    with pytest.raises(errors.ShapeError) as caught:
+def frames_of(call: Callable[[], Any]) -> list[FrameType]:
+    with pytest.raises(errors.FxgradError) as caught:
         call()
-    return [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)]
+    return [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+
+
+def of_package(frames: list[FrameType]) -> list[FrameType]:
+    return [frame for frame in frames if frame.f_code.co_filename.startswith(PACKAGE)]
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_frames_of_fxgrad_are_left_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = os.path.dirname(fxgrad.__file__)
     for _ in range(2):
         frames = frames_of(CALLS[name])
-        assert sum(package in frame for frame in frames) <= 3
-        assert frames[-1] == __file__  # it ends in the user's code
+        ours = of_package(frames)
+        assert len(ours) <= 2
+        assert all(frame.f_locals.get("__tracebackhide__") for frame in ours)  # IPython and pytest show none of them
+        assert frames[-1].f_code.co_filename == __file__  # it ends in the user's code
     monkeypatch.setattr(config, "traceback_filtering", False)
-    assert sum(package in frame for frame in frames_of(CALLS[name])) > 4
+    assert len(of_package(frames_of(CALLS[name]))) > 4
+
+
+@pytest.mark.parametrize("name", OF_VALUES)
+def test_library_functions_of_values_show_one_hidden_frame(name: str) -> None:
+    frame, = of_package(frames_of(OF_VALUES[name]))
+    assert frame.f_locals["__tracebackhide__"]
 
 
 def test_the_users_frames_stay() -> None:

@@ -123,14 +123,16 @@ class _Text(HTMLParser):
 
 
 def _with_displays() -> set[str]:
-    """The classes of the library that have a display of their own in notebooks, by their places."""
+    """The public classes of the library that have a display of its own in notebooks, by their places."""
     found = set()
     for module in pkgutil.walk_packages(fxgrad.__path__, "fxgrad."):
         if module.name != "fxgrad.__main__":
-            for value in vars(importlib.import_module(module.name)).values():
-                names = dir(value) if isinstance(value, type) and value.__module__ == module.name else ()
-                if "_repr_html_" in names or "__rich__" in names or "__rich_console__" in names:
-                    found.add(f"{module.name}.{value.__name__}".removeprefix("fxgrad."))
+            for name, value in vars(importlib.import_module(module.name)).items():
+                if isinstance(value, type) and value.__module__ == module.name and not name.startswith("_"):
+                    names = {each for base in value.__mro__ if base.__module__.startswith("fxgrad.")
+                             for each in vars(base)}
+                    if not names.isdisjoint(("_repr_html_", "__rich__", "__rich_console__")):
+                        found.add(f"{module.name}.{name}".removeprefix("fxgrad."))
     return found - {"text.tables.Report"}
 
 

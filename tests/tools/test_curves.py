@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import re
 import sys
 from typing import Any
 
@@ -67,6 +68,14 @@ def test_bars_of_fori_loops_and_of_loops_that_begin_anew(shown, jitted) -> None:
 
 
 @pytest.mark.slow
+def test_a_bar_in_a_notebook_is_replaced(notebook: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debug, "_REFRESH", 0.0)
+    step = debug.progress(lambda x: x + 1, 3, "steps")
+    for _ in range(3):
+        step(1)
+    assert [re.search(r"[0-3]/3", data["text/html"]).group() for data in notebook] == ["1/3", "2/3", "3/3", "3/3"]
+
+
 def test_a_bar_that_is_left_ends_with_its_function(shown) -> None:
     step = debug.progress(lambda x: x + 1, 10)
     for _ in range(3):
@@ -147,6 +156,18 @@ def test_arrays_are_copied() -> None:
     np.testing.assert_array_equal(curves["x"], np.ones((1, 2)))
 
 
+def test_steps_are_counted_by_name_unless_they_are_given() -> None:
+    curves = debug.Curves()
+    curves.add(loss=1.0)
+    curves.add_at(4, loss=0.5, step=2.0)
+    curves.add(loss=0.2, step=3.0)
+    np.testing.assert_array_equal(curves.steps("loss"), [0, 4, 5])
+    np.testing.assert_array_equal(curves.steps("step"), [4, 5])
+    with pytest.raises(ArgumentError, match=r"^curves\.steps\('w'\): there are no values of that name; there are loss, "
+                                            r"step\n"):
+        curves.steps("w")
+
+
 def test_the_figure_has_a_line_for_each_value(tmp_path) -> None:
     pytest.importorskip("matplotlib")
     curves = debug.Curves()
@@ -156,6 +177,11 @@ def test_the_figure_has_a_line_for_each_value(tmp_path) -> None:
     np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), curves["loss"])
     np.testing.assert_allclose(figure.axes[1].lines[0].get_ydata(), np.median(curves["weights"], axis=1))
     figure.savefig(tmp_path / "curves.png")
+    for shown in (curves, figure):  # in a notebook, though pyplot is not loaded
+        assert shown._repr_png_()[:4] == b"\x89PNG"
+    assert repr(curves) == f"<curves of loss, weights: {len(curves['loss'])} steps>"
+    assert debug.Curves()._repr_png_() is None
+    assert repr(debug.Curves()) == "<curves of nothing: 0 steps>"
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -187,12 +187,14 @@ def value_and_hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bo
                           "forward" if _is_dense(sparse) else "auto", with_value=False, sparse=sparse, of=fun)
 
     @transformation("value_and_hessian", fun, argnums)
+    @hide_frames
     def value_and_matrix(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         matrix, value = second(*args, **kwargs)
         return value, matrix
     return value_and_matrix
 
 
+@hide_frames
 def hvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], argnums: Argnums = 0,
         has_aux: bool = False) -> Any:
     """Return the Hessian of a scalar function times a vector, without the Hessian: the jvp of the gradient.

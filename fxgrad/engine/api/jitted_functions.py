@@ -641,7 +641,9 @@ def dispatching(state: JittedFunction, fun: Callable[..., Any]) -> Callable[...,
                             return run(plan, args, kwargs)
                         return plan.executable(*args, **kwargs) if kwargs else plan.executable(*args)
             except FAILURES as error:
+                __tracebackhide__ = True
                 return state.failed(error, args, kwargs)
+        __tracebackhide__ = True
         return state.call(args, kwargs)
     return call
 

@@ -132,6 +132,7 @@ class Residual(NamedTuple):
         return self.aval.nbytes
 
 
+@hide_frames
 def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Residual]:
     """Return the values that the backward pass of `f` saves, largest first; arguments and numbers included.
 
@@ -190,6 +191,7 @@ def _line_text(source: Source | None) -> str:
     return "?" if source is None else f"{source.filename.rsplit('/', 1)[-1]}:{source.line}"
 
 
+@hide_frames
 def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     """Print `saved_residuals(f, *args, **kwargs)` as a table, followed by the sum of the bytes.
 

@@ -124,6 +124,7 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
         try:
             _, result, aux = differentiate(args, kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
+            __tracebackhide__ = True
             raise shorten_traceback(error)  # noqa: B904
         if current.get() is not None:
             note_result((result, aux) if has_aux else result)
@@ -161,6 +162,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
         try:
             value, result, aux = differentiate(args, kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
+            __tracebackhide__ = True
             raise shorten_traceback(error)  # noqa: B904
         if current.get() is not None:
             note_result(((value, aux), result) if has_aux else (value, result))
@@ -512,6 +514,7 @@ def _eager_vjp(traced: TracedCall, leaves: Sequence[Any], wrt: Sequence[bool]) -
     return direct.eager_vjp(traced.program, wrt, inputs, traced.computed)
 
 
+@hide_frames
 def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], tuple[Any, ...]]:
     """Return the transpose of a linear function: it maps a cotangent like its output to a tuple like `primals`.
 

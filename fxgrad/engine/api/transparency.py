@@ -13,6 +13,7 @@ from fxgrad.engine.api.arguments import Argnums, bind_selected, leaf_avals, sele
 from fxgrad.engine.api.reverse import tape_with_values
 from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.frontend.flat import finish_trace, record_flat
+from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.transparency.replays import Kind, make_replay, refusal_text
 from fxgrad.engine.transparency.values import Data, Known, Refusal
 from fxgrad.engine.user_lines import function_name
@@ -62,6 +63,7 @@ def explain_transparency(fun: Callable[..., Any], argnums: Argnums = 0) -> Calla
     """
     transformation("explain_transparency", fun)
 
+    @hide_frames
     def explain(*args: Any, **kwargs: Any) -> Transparency:
         if not (hasattr(fun, "__code__") or hasattr(fun, "__func__") or isinstance(fun, partial)):
             return _refused(fun, Refusal(f"it is a {type(fun).__name__}, not a function written in Python"))

@@ -55,6 +55,7 @@ class ConvertedFunction:
             return self.converted(*args, **kwargs)
         except Exception as error:  # noqa: BLE001  (raised again)
             _name_reason(error)
+            __tracebackhide__ = True
             raise shorten_traceback(error)  # noqa: B904
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:

@@ -26,6 +26,7 @@ from fxgrad.engine.core.program_properties import calls_user_code, has_effects, 
 from fxgrad.engine.executors.numpy import runner_of
 from fxgrad.engine.executors.silence import silence_warnings
 from fxgrad.engine.higher_order.call import inline_calls, named_call_p
+from fxgrad.engine.tracebacks import shorten_traceback
 from fxgrad.engine.tracing.call_cache import BY_VALUE, SEQUENCES, has_plain_bounds
 from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.trace import WITH_LITERALS, record
@@ -70,45 +71,49 @@ def replay_on_values(function: Function, of_arrays: bool = False, converts_float
     """
     @functools.wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
-        if _context() is not None or backends.executor is not executors.BY_OPERANDS:
-            return function(*args, **options)
-        if of_arrays and ARRAYS.isdisjoint(map(type, args)):
-            return function(*args, **options)
-        parts: list[Any] = [function, config.default_float()]
-        arrays: list[Any] = []
-        for arg in args:
-            kind = type(arg)
-            if kind is np.ndarray or kind is Array:
-                arrays.append(arg if kind is np.ndarray else arg.view(np.ndarray))
-                parts += (kind, arg.dtype, arg.shape, arg.strides)
-            elif kind in BY_VALUE:
-                parts += (kind, arg)
-            elif converts_floats and kind is float:
-                arrays.append(arg)
-                parts.append(kind)
-            elif not _add_to_key(arg, kind, parts, arrays):
-                return function(*args, **options)
-        for name, option in options.items():
-            parts.append(name)
-            if not _add_to_key(option, type(option), parts, arrays):
-                return function(*args, **options)
-        key = tuple(parts)
-        call = _calls.get(key, _MISSING)
-        if call is None:
-            return function(*args, **options)
-        if call is _MISSING and _counting.get():
-            return function(*args, **options)
-        if call is _MISSING:
-            return _count_call(key, function, args, options, arrays, converts_floats)
         try:
-            result = call(arrays)
-        except Exception:  # noqa: BLE001  (the function raises its own, with the user's line)
-            result = _MISSING
-        if result is _MISSING:  # outside of the handler, so that the error has no context
-            return function(*args, **options)
-        if config.check_level:
-            _check(function, result, function(*args, **options), arrays)
-        return result
+            if _context() is not None or backends.executor is not executors.BY_OPERANDS:
+                return function(*args, **options)
+            if of_arrays and ARRAYS.isdisjoint(map(type, args)):
+                return function(*args, **options)
+            parts: list[Any] = [function, config.default_float()]
+            arrays: list[Any] = []
+            for arg in args:
+                kind = type(arg)
+                if kind is np.ndarray or kind is Array:
+                    arrays.append(arg if kind is np.ndarray else arg.view(np.ndarray))
+                    parts += (kind, arg.dtype, arg.shape, arg.strides)
+                elif kind in BY_VALUE:
+                    parts += (kind, arg)
+                elif converts_floats and kind is float:
+                    arrays.append(arg)
+                    parts.append(kind)
+                elif not _add_to_key(arg, kind, parts, arrays):
+                    return function(*args, **options)
+            for name, option in options.items():
+                parts.append(name)
+                if not _add_to_key(option, type(option), parts, arrays):
+                    return function(*args, **options)
+            key = tuple(parts)
+            call = _calls.get(key, _MISSING)
+            if call is None:
+                return function(*args, **options)
+            if call is _MISSING and _counting.get():
+                return function(*args, **options)
+            if call is _MISSING:
+                return _count_call(key, function, args, options, arrays, converts_floats)
+            try:
+                result = call(arrays)
+            except Exception:  # noqa: BLE001  (the function raises its own, with the user's line)
+                result = _MISSING
+            if result is _MISSING:  # outside of the handler, so that the error has no context
+                return function(*args, **options)
+            if config.check_level:
+                _check(function, result, function(*args, **options), arrays)
+            return result
+        except Exception as error:  # noqa: BLE001  (raised again)
+            __tracebackhide__ = True
+            raise shorten_traceback(error)  # noqa: B904
     return wrapper
 
 

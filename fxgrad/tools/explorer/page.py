@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fxgrad.errors import FxgradError
-from fxgrad.extend import Program, transformation
+from fxgrad.extend import Program, hide_frames, transformation
 from fxgrad.text.html import DARK_PAGES, LIGHT_PAGES
 from fxgrad.text.text_writer import program_text
 from fxgrad.tools.explorer.items import Items
@@ -67,6 +67,7 @@ def visualize(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] = 
                      [ProgramStage("program", "The program.", shown, places_of_program(shown), fun)])
 
     @transformation("visualize", fun)
+    @hide_frames
     def made(*args: Any, **kwargs: Any) -> Page:
         stages = stages_of(fun, argnums, args, kwargs)
         roles = {"params": [*annotated_roles(fun, len(args), argnums)]} if args else {}

@@ -23,6 +23,7 @@ from fxgrad.extend import (
     Variable,
     at_user_line,
     has_tangent,
+    hide_frames,
     linearize_program,
     trace_program,
     transformation,
@@ -456,6 +457,7 @@ def graph(fun: Callable[..., Any] | Program, argnums: int | Sequence[int] | None
         return Graph(fun, _add_parameters(roles or {}, [names[number].name for number in numbers]))
 
     @transformation("graph", fun)
+    @hide_frames
     def made(*args: Any, **kwargs: Any) -> Graph:
         static = static_positions(static_argnums, len(args))
         program = trace_program("graph", fun, args, kwargs, static)
@@ -494,6 +496,7 @@ def intermediate_grads(fun: Callable[..., Any] | Program) -> Callable[..., dict[
     {'x': 4.0, 'y': 4.0, 'w': 5.0, 'total': 4.0, 'a': 1.0}
     """
     @transformation("intermediate_grads", fun)
+    @hide_frames
     def gradients(*args: Any, **kwargs: Any) -> dict[str, Any]:
         made = Graph(fun).with_values(*args) if isinstance(fun, Program) else graph(fun)(*args, **kwargs)
         made.run().gradients()

@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from rich.table import Table
 
 from fxgrad import debug, dtypes
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, UnsupportedError
 from fxgrad.extend import Tracer, at_user_line, hide_frames, transformation
-from fxgrad.text.consoles import file_console
-from fxgrad.text.tables import add_row, new_table
+from fxgrad.text.consoles import NotebookOutput, file_console
+from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.tools.curves import Curves
 from fxgrad.tools.inside.capturing import Traced, for_arguments
 from fxgrad.tools.inside.opening import Opened
@@ -38,7 +39,7 @@ def watch(fun: Callable[..., Any], *paths: str, every: int = 1, to: Any = None) 
     `to` is one of these, or a list of them:
 
     - None: a line of text for each step;
-    - `"table"`: a table of the last steps on the terminal, which is replaced in place;
+    - `"table"`: a table of the last steps, on the terminal or in a notebook, which is replaced in place;
     - a function of the step and the values, a dict of NumPy arrays by path;
     - `fxgrad.debug.Curves`, which draws figures and writes files for TensorBoard;
     - an object with `add_scalar(name, value, step)`, such as TensorBoard's `SummaryWriter`; arrays go to its
@@ -159,7 +160,7 @@ def _receiver(to: Any) -> Receiver:
     if isinstance(to, str) and to in _SHOWN:
         return _SHOWN[to]()
     if isinstance(to, Curves):
-        return lambda step, values: to.add(**values)
+        return lambda step, values: to.add_at(step, **values)
     if hasattr(to, "add_scalar"):
         return lambda step, values: _write(to, step, values)
     if callable(to):
@@ -191,25 +192,33 @@ def _write(writer: Any, step: int, values: dict[str, Any]) -> None:
             writer.add_histogram(name, value, step)
 
 
-class _Table:
-    """A table of the last steps, which rich replaces on the terminal."""
+class _Table(Report):
+    """A table of the last steps, which rich replaces on the terminal, and a notebook in its output."""
 
     rows = 10
 
     def __init__(self) -> None:
         self._steps: list[tuple[int, dict[str, Any]]] = []
+        self._output = NotebookOutput() if file_console(None).is_jupyter else None
         self._live: Any = None
 
+    def table(self) -> Table:
+        """Return the table for rich."""
+        made = new_table("", {"step": "right", **dict.fromkeys(self._steps[-1][1], "right")})
+        for number, shown in self._steps:
+            add_row(made, [str(number), *map(_short, shown.values())])
+        return made
+
     def __call__(self, step: int, values: dict[str, Any]) -> None:
-        from rich.live import Live
         self._steps = [*self._steps, (step, values)][-self.rows:]
+        if self._output is not None:
+            self._output.show(self)
+            return
         if self._live is None:
+            from rich.live import Live
             self._live = Live(console=file_console(None), auto_refresh=False)
             self._live.start()
-        table = new_table("", {"step": "right", **dict.fromkeys(values, "right")})
-        for number, shown in self._steps:
-            add_row(table, [str(number), *map(_short, shown.values())])
-        self._live.update(table, refresh=True)
+        self._live.update(self.table(), refresh=True)
 
     def stop(self) -> None:
         """Leave the table as it is."""
@@ -221,22 +230,16 @@ class _Plot:
     """A figure of all values so far, which a notebook shows and replaces at each step."""
 
     def __init__(self) -> None:
-        notebook = sys.modules.get("IPython")
-        if notebook is None or notebook.get_ipython() is None:
+        if not file_console(None).is_jupyter:
             raise UnsupportedError(at_user_line(
                 'watch: to="plot" shows a figure in a notebook, and this is none. Write '
                 "curves = fxgrad.debug.Curves(), to=curves, and curves.figure() at the end"))
         self._curves = Curves()
-        self._handle: Any = None
+        self._output = NotebookOutput()
 
-    def __call__(self, _: int, values: dict[str, Any]) -> None:
-        from IPython.display import display
-        self._curves.add(**values)
-        figure = self._curves.figure()
-        if self._handle is None:
-            self._handle = display(figure, display_id=True)
-        else:
-            self._handle.update(figure)
+    def __call__(self, step: int, values: dict[str, Any]) -> None:
+        self._curves.add_at(step, **values)
+        self._output.show(self._curves.figure())
 
 
 _SHOWN: dict[str, Callable[[], Receiver]] = {"table": _Table, "plot": _Plot}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.errors import ArgumentError, KeyReuseError
-from fxgrad.extend import Program, at_user_line, trace_program, transformation
+from fxgrad.extend import Program, at_user_line, hide_frames, trace_program, transformation
 from fxgrad.extend.analyses import refuse_key_reuse
 from fxgrad.extend.tracing import TracedCall, rewrite_before_derivatives
 from fxgrad.tools.numerics.findings import KINDS, Finding, Findings, finding
@@ -48,6 +48,7 @@ def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = 
     kinds = chosen - _check_kinds("ignore", ignore)
 
     @transformation("lint", fun)
+    @hide_frames
     def findings(*args: Any, **kwargs: Any) -> Findings:
         found: list[Finding] = []
 

@@ -21,6 +21,7 @@ from fxgrad.extend import (
     Source,
     Variable,
     eval_program,
+    hide_frames,
     primitives,
     trace_with_values,
     transformation,
@@ -108,6 +109,7 @@ def find_nan(fun: Callable[..., Any]) -> Callable[..., NanOrigin]:
     'the slope of sqrt is infinite at 0, and a `where` behind it comes too late'
     """
     @transformation("find_nan", fun)
+    @hide_frames
     def explained(*args: Any, **kwargs: Any) -> NanOrigin:
         program, leaves = trace_with_values("find_nan", fun, args, kwargs)
         return _NanSearch(_unfold(program), program).origin(leaves)

@@ -21,6 +21,7 @@ from fxgrad.extend import (
     Variable,
     at_user_line,
     drop_devices,
+    hide_frames,
     inner_first,
     trace_with_values,
     transformation,
@@ -144,6 +145,7 @@ def precision_report(fun: Callable[..., Any], *, limit: int = LIMIT) -> Callable
     '1.0 - cos(y)'
     """
     @transformation("precision_report", fun)
+    @hide_frames
     def reported(*args: Any, **kwargs: Any) -> PrecisionReport:
         program, leaves = trace_with_values("precision_report", fun, args, kwargs)
         given = [np.asarray(value, None if hasattr(value, "dtype") else var.aval.dtype) for var, value in zip(

@@ -9,7 +9,7 @@ from pathlib import Path as File
 from typing import Any, Literal
 
 from fxgrad.errors import ArgumentError, UnsupportedError
-from fxgrad.extend import Program, at_user_line, transformation
+from fxgrad.extend import Program, at_user_line, hide_frames, transformation
 from fxgrad.text.inlining import holds_call, inline
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.graph import graph as graph_of
@@ -164,6 +164,7 @@ def draw(fun: Callable[..., Any] | Program | Graph, *, view: View = "bipartite",
         return drawn(Graph(fun.program, roles, leaves=leaves) if roles else fun)
 
     @transformation("draw", fun)
+    @hide_frames
     def traced(*args: Any, **kwargs: Any) -> Drawing:
         return drawn(_inline_single_call(graph_of(fun, argnums, roles=roles)(*args, **kwargs)))
 

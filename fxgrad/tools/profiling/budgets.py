@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from fxgrad.extend import bytes_text, function_name, transformation
+from fxgrad.extend import bytes_text, function_name, hide_frames, transformation
 from fxgrad.extend.analyses import BudgetPoint, budget_points
 from fxgrad.text.tables import Report, add_row, new_table
 
@@ -58,6 +58,7 @@ def budget_curve(fun: Callable[..., Any], argnums: int | Sequence[int] = 0) -> C
     (0.0, True)
     """
     @transformation("budget_curve", fun)
+    @hide_frames
     def curve(*args: Any, **kwargs: Any) -> BudgetCurve:
         points = budget_points("budget_curve", fun, argnums, args, kwargs)
         return BudgetCurve(f"memory of the gradient of {function_name(fun)}", points)

@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from fxgrad import checkpoint, dtypes, grad, saved_residuals, tree
-from fxgrad.extend import bytes_text, function_name, transformation
+from fxgrad.extend import bytes_text, function_name, hide_frames, transformation
 from fxgrad.text.tables import Report, add_row, new_table
 
 
@@ -61,6 +61,7 @@ def policy_report(fun: Callable[..., Any], policy: Callable[..., Any], argnums: 
     (0.25, True)
     """
     @transformation("policy_report", fun)
+    @hide_frames
     def report(*args: Any) -> PolicyReport:
         stored = checkpoint(fun, policy=policy)
         kept = checkpoint(fun, policy=lambda *_, **__: True)
