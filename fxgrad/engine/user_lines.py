@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from fxgrad import errors
-from fxgrad.engine.caches import cached, clear_caches
+from fxgrad.engine.caches import Cache, clear_caches
 from fxgrad.errors import FxgradError
 
 PACKAGE = os.path.dirname(os.path.abspath(errors.__file__)) + os.sep
@@ -24,12 +24,18 @@ def hide_launcher(filename: str) -> None:
     clear_caches()  # cached results of `is_user_file`
 
 
-@cached("files of users", 4096)
+_user_files = Cache("files of users", 4096)
+_is_known = _user_files.get
+
+
 def is_user_file(filename: str) -> bool:
     """Return whether a file belongs neither to fxgrad nor to NumPy, jax or another library."""
-    return not (is_library_file(filename) or filename in launchers
-                or filename.startswith(("<__array_function__", "<frozen ")) or
-                "site-packages" in filename)
+    known: bool | None = _is_known(filename)
+    if known is None:
+        known = _user_files.add(filename, not (
+            is_library_file(filename) or filename in launchers
+            or filename.startswith(("<__array_function__", "<frozen ")) or "site-packages" in filename))
+    return known
 
 
 def is_library_file(filename: str) -> bool:
@@ -39,9 +45,11 @@ def is_library_file(filename: str) -> bool:
 
 def user_frame() -> FrameType | None:
     """Return the innermost frame on the stack that runs user code."""
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1).f_back  # who calls this is no user
     while frame is not None:
-        if is_user_file(frame.f_code.co_filename):
+        filename = frame.f_code.co_filename
+        known = _is_known(filename)  # most are: a call less for each frame
+        if known or (known is None and is_user_file(filename)):
             return frame
         frame = frame.f_back
     return None

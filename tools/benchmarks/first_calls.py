@@ -82,13 +82,17 @@ def processes(small: bool) -> Peers:
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
+    # All modules have bytecode, as those of installed libraries have, whatever the settings of this process are.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
     def run(path: str) -> None:
         subprocess.run([sys.executable, "-c", script], check=True, env={
-            **os.environ, "FXGRAD_EXECUTABLE_STORE": path, "FXGRAD_CHECK": "0",
+            **environment, "FXGRAD_EXECUTABLE_STORE": path, "FXGRAD_CHECK": "0",
+            "PYTHONPYCACHEPREFIX": os.path.join(folder, "bytecode"),
             "PYTHONPATH": os.pathsep.join([str(root), str(root / "tools")])})
 
     def with_store() -> None:
-        run(folder)
+        run(os.path.join(folder, "store"))
 
     def without() -> None:
         with tempfile.TemporaryDirectory() as empty:

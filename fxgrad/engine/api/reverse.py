@@ -223,7 +223,8 @@ class _Differentiation:
         what, fun = self._what, self._fun
         selected = select_arguments(what, fun, self._argnums, args)
         avals = leaf_avals(what, selected)
-        run = None if not self._is_plain or before_derivatives.get() is not None else begin_run(
+        rewriting = before_derivatives.get()
+        run = None if not self._is_plain or rewriting is not None else begin_run(
             fun, selected.positions, selected.structure, avals, args, kwargs, self._of_method)
         if run is not None and run.traced is not None:
             return self._replay_run(run, avals, selected)
@@ -232,11 +233,11 @@ class _Differentiation:
         if run is not None:
             run.end(tape, leaves, out_tree)
         # Everything derived from the recording is cached at the node where the recording ends.
-        place = (self._key, before_derivatives.get(), leaves[0].variable) if (
+        place = (self._key, rewriting, leaves[0].variable) if (
             out_tree is LEAF and tape.is_plain(leaves[0])) else None
         found: Derived | None = tape.cache_get(place)
         forced: Sequence[Any] = ()
-        if found is None or not found.is_valid:
+        if found is None or (found.guards and not found.is_valid):
             call = _finish_differentiated(tape, leaves, out_tree)
             at_once = self._directly(call, avals, selected)
             if at_once is not None:
@@ -280,7 +281,7 @@ class _Differentiation:
                 map(is_jax, inputs)):
             return None
         _check_scalar(self._what, self._fun, call, self._holomorphic)
-        wrt = call.wrt([has_tangent(aval) for aval in avals])
+        wrt = call.wrt([*map(has_tangent, avals)])
         is_long = len(call.program.equations) >= direct.LONG
         if not is_long and self._has_slope(call.program, wrt, call.computed):
             return None
@@ -437,6 +438,10 @@ def _record_differentiated(tape: Tape, what: str, fun: Callable[..., Any], has_a
 
 
 def _check_scalar(what: str, fun: Any, traced: TracedCall, holomorphic: bool) -> None:
+    if traced.out_tree is LEAF and not holomorphic:
+        aval = traced.program.outputs[0].aval
+        if not aval.shape and aval.dtype.kind == "f":
+            return  # as nearly always
     name = function_name(fun)
     if traced.out_tree != LEAF:
         raise ArgumentError(at_user_line(

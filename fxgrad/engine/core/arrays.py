@@ -95,6 +95,8 @@ class Integer(int):
 
 def make_weak(value: Any) -> Any:
     """Return a NumPy array or scalar as a weakly typed one: a number, or a `WeakArray` with axes."""
+    if type(value) is np.float64:
+        return value
     if value.shape == () and value.dtype in _NUMBERS:
         return _NUMBERS[value.dtype](value[()])
     array = np.asarray(value).view(Array)

@@ -53,10 +53,10 @@ def cache_key(value: Any) -> Any:
         return kind, value
     if kind is float or kind is complex:
         return kind, repr(value)
-    if isinstance(value, np.generic):
-        return kind, value.dtype, value.tobytes()
     if kind is tuple:
         return kind, *map(cache_key, value)
+    if isinstance(value, np.generic):
+        return kind, value.dtype, value.tobytes()
     if kind is slice:
         return kind, cache_key(value.start), cache_key(value.stop), cache_key(value.step)
     if isinstance(value, np.dtype | StructuralKey):

@@ -19,6 +19,9 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+import numpy as np
+
+from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.pickling import import_object, is_pickled_by_value, qualified_name
 from fxgrad.engine.user_lines import at_user_line
@@ -256,7 +259,11 @@ def register(primitive: Primitive) -> Primitive:
 
 def output_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
     """Return the types of the outputs of an operation on inputs of the types `avals`."""
-    outputs: list[Aval] = list(primitive.abstract(*avals, **params))
+    return _vary(primitive, avals, list(primitive.abstract(*avals, **params)))
+
+
+def _vary(primitive: Primitive, avals: Sequence[Aval], outputs: list[Aval]) -> list[Aval]:
+    """Return the types `outputs` varying over the mesh axes over which an input varies."""
     for aval in avals:
         if aval.vma and primitive.regions is None and not primitive.sets_vma:
             outputs = [output.varying(aval.vma) for output in outputs]
@@ -264,13 +271,45 @@ def output_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, 
 
 
 def infer_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
-    """Return `output_types`; errors of the abstract rule gain the user's line."""
+    """Return `output_types`; errors of the abstract rule gain the user's line.
+
+    Those of operations with parameters are looked up: a loop records the same operations on the same types.
+    """
+    key = None
+    if params and primitive.regions is None and primitive in library and not primitive.collective:
+        key = (primitive, *avals, *params.items())
+        try:
+            known = _known_types(key)
+        except TypeError:  # a parameter that cannot be hashed
+            key = known = None
+        if known is not None:
+            return [*known]
     try:
-        return output_types(primitive, avals, params)
+        outputs = list(primitive.abstract(*avals, **params))
     except FxgradError as error:
         if "\n  at " in str(error):
             raise
         raise type(error)(at_user_line(str(error))) from None
+    for aval in avals:
+        if aval.vma:
+            return _vary(primitive, avals, outputs)
+    if key is not None and all(_is_plain(aval.shape) for aval in avals) and _is_plain((*params.values(),)):
+        _types.add(key, (*outputs,))
+    return outputs
+
+
+_types = Cache("types of results", 4096)
+_known_types = _types.get
+_PLAIN = frozenset({int, bool, str, float, type(None)})
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a parameter or a shape is made of numbers, texts and dtypes alone: no symbolic size, no program.
+
+    What is known of a symbolic size depends on the place where it is used.
+    """
+    kind = type(value)
+    return kind in _PLAIN or isinstance(value, np.dtype) or (kind is tuple and all(map(_is_plain, value)))
 
 
 def total_bytes(inputs: Sequence[Aval], outputs: Sequence[Aval]) -> int:

@@ -67,7 +67,8 @@ def has_effects(program: Program) -> bool:
 
 def is_effectful(primitive: Primitive, params: dict[str, Any]) -> bool:
     """Return whether an operation, or a program in its parameters, has effects."""
-    return primitive.effectful or any(map(has_effects, subprograms(primitive, params)))
+    return primitive.effectful or (primitive.regions is not None and any(
+        map(has_effects, subprograms(primitive, params))))
 
 
 @program_property

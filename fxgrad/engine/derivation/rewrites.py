@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.core.analysis import Collection
-from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Variable
 from fxgrad.engine.tracing.tape import Tape
@@ -59,48 +59,75 @@ Rewrite = Callable[[RecordedDefinitions, list[Any], dict[str, Any]], "list[Any] 
 """(definitions, inputs, params) -> the outputs, made with ops from the inputs; or None to keep the equation."""
 
 
+When = Callable[[Sequence[Aval], dict[str, Any]], bool]
+"""Whether a rewrite may apply to operands of these types, with these parameters, whatever made them."""
+
+
 class Rewrites(Collection[Rewrite]):
     """Rewrites by primitive, tried in the order of registration; most primitives have none.
 
-    `makers` are the primitives that a rewrite declared to match.
+    `makers` are the primitives that a rewrite declared to match behind its operands.
     """
 
-    __slots__ = ("_undeclared", "makers")
+    __slots__ = ("_makers", "_undeclared", "_when", "makers")
 
     def __init__(self) -> None:
         super().__init__("rewrites", "Exact algebraic rewrites of an operation, tried in this order.")
         self._undeclared: set[Primitive] = set()
+        self._makers: dict[Primitive, set[Primitive]] = {}
+        self._when: dict[Primitive, list[When]] = {}
         self.makers: set[Primitive] = set()
 
     def register(self, *primitives: Primitive, makers: Sequence[Primitive] | None = None,  # type: ignore[override]
-                 ) -> Callable[[Rewrite], Rewrite]:
+                 when: When | None = None) -> Callable[[Rewrite], Rewrite]:
         """Decorate a rewrite to enter it for each of `primitives`, after those that were entered before.
 
-        With `makers`, it is tried only if an operand is a literal or was made by one of them: it must match no other
-        primitives behind the operands.
+        With `makers` or `when`, it is tried only if an operand is a literal, if one was made by one of the makers, or
+        if `when(types of the operands, parameters)` holds: it must not apply to anything else.
         """
         def enter(rewrite: Rewrite) -> Rewrite:
             self.add(rewrite, *primitives)
-            if makers is None:
+            if makers is None and when is None:
                 self._undeclared.update(primitives)
-            else:
-                self.makers.update(makers)
+            self.makers.update(makers or ())
+            for primitive in primitives:
+                self._makers.setdefault(primitive, set()).update(makers or ())
+                if when is not None:
+                    self._when.setdefault(primitive, []).append(when)
             return rewrite
         return enter
 
     def are_declared(self, primitive: Primitive) -> bool:
-        """Return whether all rewrites of `primitive`, if it has any, were entered with `makers`."""
+        """Return whether all rewrites of `primitive`, if it has any, were entered with `makers` or `when`."""
         return primitive not in self._undeclared
+
+    def makers_of(self, primitive: Primitive) -> frozenset[Primitive]:
+        """Return the primitives that the declared rewrites of `primitive` match behind its operands."""
+        return frozenset(self._makers.get(primitive, ()))
+
+    def may_apply(self, primitive: Primitive, definitions: RecordedDefinitions, atoms: list[Atom],
+                  params: dict[str, Any]) -> bool:
+        """Return whether a rewrite may apply to an operation on `atoms`, by what rewrites declared."""
+        if primitive not in self._entries:
+            return False
+        if primitive in self._undeclared or Literal in map(type, atoms):
+            return True
+        if not definitions.are_plain(atoms):
+            makers, made_by = self._makers[primitive], definitions.made
+            for atom in atoms:
+                made = made_by.get(atom)
+                if made is not None and made.primitive in makers:
+                    return True
+        tests = self._when.get(primitive)
+        return tests is not None and any(test([atom.aval for atom in atoms], params) for test in tests)
 
     def apply(self, primitive: Primitive, definitions: RecordedDefinitions, tape: Tape, atoms: list[Atom],
               params: dict[str, Any]) -> list[Any] | None:
         """Return the outputs of the first rewrite that applies, or None."""
-        entries = self._entries.get(primitive)
-        if entries is None or (primitive not in self._undeclared and definitions.are_plain(atoms)
-                               and Literal not in map(type, atoms)):
+        if not self.may_apply(primitive, definitions, atoms, params):
             return None
         inputs = [Tracer(tape, atom) if type(atom) is Variable else atom for atom in atoms]
-        for rewrite in entries:
+        for rewrite in self._entries[primitive]:
             outputs = rewrite(definitions, inputs, params)
             if outputs is not None:
                 return outputs

@@ -13,7 +13,7 @@ from fxgrad.engine.core.program_properties import ProgramAttribute, is_effectful
 from fxgrad.engine.core.regions import replace_programs
 from fxgrad.engine.core.sources import at_source
 from fxgrad.engine.derivation.ordering import line_by_line
-from fxgrad.engine.derivation.simplifying import SimplifyingTape
+from fxgrad.engine.derivation.simplifying import MergedEquations, SimplifyingTape
 from fxgrad.engine.tracing.interning import RecordedStep, Root
 from fxgrad.engine.tracing.provenance import enter_origins, is_shown
 from fxgrad.engine.tracing.tape import current
@@ -30,16 +30,19 @@ _LIVE: ProgramAttribute[list[Equation]] = ProgramAttribute("live equations")
 def live_equations(program: Program) -> list[Equation]:
     """Return the live equations, on which an output depends, and those with effects, in order."""
     live = _LIVE.of(program)
-    if live is None:
-        wanted: set[Atom] = {*program.outputs}
-        kept = []
-        unwanted, want = wanted.isdisjoint, wanted.update
-        for equation in reversed(program.equations):
-            if not unwanted(equation.outputs) or is_effectful(equation.primitive, equation.params):
-                kept.append(equation)
-                want(equation.inputs)
-        live = _LIVE.put(program, program.equations if len(kept) == len(program.equations) else kept[::-1])
-    return live
+    return _LIVE.put(program, _live(program.equations, program.outputs)) if live is None else live
+
+
+def _live(equations: list[Equation], outputs: Sequence[Atom]) -> list[Equation]:
+    """Return the live ones of `equations`; the list itself if all are."""
+    wanted: set[Atom] = {*outputs}
+    kept = []
+    unwanted, want = wanted.isdisjoint, wanted.update
+    for equation in reversed(equations):
+        if not unwanted(equation.outputs) or is_effectful(equation.primitive, equation.params):
+            kept.append(equation)
+            want(equation.inputs)
+    return equations if len(kept) == len(equations) else kept[::-1]
 
 
 def merge_equal_equations(program: Program) -> Program:
@@ -67,9 +70,14 @@ def merge_equal_equations(program: Program) -> Program:
 
 def remove_dead_code(program: Program) -> Program:
     """Return the program without dead equations; those with effects stay."""
-    live = program.replace(equations=live_equations(program))
-    _LIVE.put(live, live.equations)
-    return live
+    return _of_live(program, live_equations(program), program.outputs)
+
+
+def _of_live(program: Program, live: list[Equation], outputs: Sequence[Atom]) -> Program:
+    """Return the program with other outputs and equations, all of them `live`."""
+    replaced = program.replace(equations=live, outputs=outputs)
+    _LIVE.put(replaced, replaced.equations)
+    return replaced
 
 
 def simplify(program: Program) -> Program:
@@ -80,7 +88,16 @@ def simplify(program: Program) -> Program:
     >>> len(program.equations), len(simplify(program).equations)
     (3, 2)
     """
-    return _simplify(program, as_written=False)
+    if is_shown(current.get()):
+        return _simplify(program, as_written=False)
+    live, merged = live_equations(program), MergedEquations()
+    changed: dict[Atom, Atom] = {}
+    number = merged.merge(live, 0, changed)
+    if number < len(live):
+        return _simplify(program, as_written=False, merged=merged, changed=changed, number=number)
+    if not changed and live is program.equations:
+        return program
+    return _with_changes(program, merged.kept, changed)
 
 
 def simplify_for_display(program: Program) -> Program:
@@ -112,20 +129,30 @@ def _with_readable_bodies(equation: Equation) -> Equation:
     return equation.replace(equation.inputs, replace_programs(equation.params, regions, programs))
 
 
-def _simplify(program: Program, as_written: bool) -> Program:
+def _simplify(program: Program, as_written: bool, merged: MergedEquations | None = None,
+              changed: dict[Atom, Atom] | None = None, number: int = 0) -> Program:
+    """Simplify `program` from equation `number` on, of whose live equations the first ones are `merged`."""
     tape = SimplifyingTape(Root(program.inputs), staging=True, interned=False, literals=True)
     tape.shown = as_written
-    changed: dict[Atom, Atom] = {}
+    live, changed = live_equations(program), {} if changed is None else changed
     token = current.set(tape)
     try:
         with at_source("" if is_shown(tape) else None) as at:
-            live = live_equations(program)
-            for equation in _without_unused_outputs(live, program.outputs) if as_written else live:
+            if as_written:
+                live = _without_unused_outputs(live, program.outputs)
+            if merged is not None:
+                tape.enter(merged)
+            while number < len(live):
+                equation = live[number]
+                number += 1
                 at(equation)
                 outputs = _record_user_equation(tape, equation,
                                                 changed) if as_written else _record_equation(tape, equation, changed)
                 if outputs is not equation.outputs:
                     changed.update(zip(equation.outputs, outputs, strict=True))
+                if merged is not None:
+                    number = merged.merge(live, number, changed)
+                    tape.enter(merged)
     finally:
         current.reset(token)
         tape.closed = True
@@ -133,12 +160,18 @@ def _simplify(program: Program, as_written: bool) -> Program:
     equations = [step.equation for step in tape.nodes if step.equation is not None]
     if as_written:
         equations = line_by_line(equations, [changed.get(atom, atom) for atom in program.outputs])
-    if not changed and equations == live_equations(program):
-        return remove_dead_code(program)
-    simple = remove_dead_code(program.replace(
-        equations=equations, outputs=[changed.get(atom, atom) for atom in program.outputs]))
+    simple = _with_changes(program, equations, changed)
     if is_shown(tape):
         _note_changes(simple, program, tape, changed)
+    return simple
+
+
+def _with_changes(program: Program, equations: list[Equation], changed: dict[Atom, Atom]) -> Program:
+    """Return the program with these equations, and its outputs replaced as `changed` says, without dead equations."""
+    if not changed and equations == live_equations(program):
+        return remove_dead_code(program)
+    outputs = [changed.get(atom, atom) for atom in program.outputs]
+    simple = _of_live(program, _live(equations, outputs), outputs)
     if config.check_level:
         simple.check()
     return simple

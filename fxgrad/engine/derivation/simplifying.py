@@ -55,6 +55,48 @@ class Template:
                                [var.aval for var in equation.outputs], primitive.commutative, simple))
 
 
+class MergedEquations:
+    """Equations of a program that need no rewrites, with equal ones merged: most programs need no tape for that.
+
+    `kept` are those that remain since the last call of `merge`.
+    """
+
+    __slots__ = ("definitions", "kept", "seen")
+
+    def __init__(self) -> None:
+        self.seen: dict[Any, list[Any]] = {}
+        self.definitions = RecordedDefinitions()
+        self.kept: list[Equation] = []
+
+    def merge(self, equations: Sequence[Equation], start: int, changed: dict[Atom, Atom]) -> int:
+        """Merge equations from number `start` on, up to one that may need more; return the number of that.
+
+        It may if a rewrite may apply, if it has effects, or if its operands change types. `changed` maps variables to
+        what replaces them. `SimplifyingTape.outputs_of` would do the same, with a call for each equation.
+        """
+        seen, definitions = self.seen, self.definitions
+        kept = self.kept = []
+        for number in range(start, len(equations)):
+            equation = equations[number]
+            primitive, atoms, params, outputs = (
+                equation.primitive, equation.inputs, equation.params, equation.outputs)
+            if changed and not changed.keys().isdisjoint(atoms):
+                atoms = [changed.get(atom, atom) for atom in atoms]
+                if any(atom.aval != before.aval for atom, before in zip(atoms, equation.inputs, strict=True)):
+                    return number
+            if rewrites.may_apply(primitive, definitions, atoms, params) or is_effectful(primitive, params):
+                return number
+            first = seen.setdefault(_equation_key(primitive, atoms, params), outputs)
+            if first is outputs:
+                if atoms is not equation.inputs:
+                    equation = equation.replace(atoms)
+                kept.append(equation)
+                definitions.note(equation)
+            else:
+                changed.update(zip(outputs, first, strict=True))
+        return len(equations)
+
+
 class SimplifyingTape(Tape):
     """A tape that gives equal equations the same outputs and applies exact rewrites.
 
@@ -121,6 +163,11 @@ class SimplifyingTape(Tape):
         return outputs
 
     put = outputs_of
+
+    def enter(self, merged: MergedEquations) -> None:
+        """Enter the equations that `merged` has kept; those that are recorded here are entered in `merged` as well."""
+        self._seen, self._definitions = merged.seen, merged.definitions
+        self.nodes += [RecordedStep(equation, equation.outputs) for equation in merged.kept]
 
     def instantiate(self, template: Template, operands: Sequence[Atom]) -> list[Any]:
         """Record the operations of `template`, simplified where the operands allow; return its outputs."""

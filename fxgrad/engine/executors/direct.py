@@ -16,17 +16,18 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.core.arrays import OWN, as_numpy, freeze_result
-from fxgrad.engine.core.avals import Literal
+from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import NO_TANGENT
 from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.program_properties import ProgramAttribute, calls_user_code, has_effects
+from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.core.walk import BackwardStep, pull_back_steps
 from fxgrad.engine.derivation.derive import gc_paused
 from fxgrad.engine.derivation.simplify import live_equations, merge_equal_equations
 from fxgrad.engine.derivation.simplifying import Template
 from fxgrad.engine.executors.numpy import as_arrays, call, copy_borrowed, has_run, runner_of, weaken_outputs
+from fxgrad.engine.executors.silence import silence_warnings
 from fxgrad.engine.executors.straightline import as_kernel_operand
-from fxgrad.engine.ops.below_byte import has_below_byte
+from fxgrad.engine.ops.below_byte import WIDER
 from fxgrad.engine.transforms.joint import VjpRule, may_have_rule, simplify_once, vjp_rule_of
 
 LONG = 1000
@@ -40,6 +41,7 @@ TIMES, TIMES_OF_LONG = 1, 3
 _TIMES_RUN: ProgramAttribute[int] = ProgramAttribute("times run directly")
 
 Run = Callable[..., Sequence[Any]]
+_aval = operator.attrgetter("aval")
 
 
 def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], computed: int = 0,
@@ -49,34 +51,45 @@ def gradients(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], comp
     Returns None if the program was run directly often enough, or has operations without a `VjpRule`. The first
     `computed` equations of a long program have been computed; they are computed again.
     """
-    if len(program.equations) < LONG and _holds_arrays(inputs) and any(
-            var.aval.weak for var in compress(program.inputs, wrt)):
+    holds_arrays = _holds_arrays(inputs)
+    if holds_arrays and len(program.equations) < LONG and any(var.aval.weak for var in compress(program.inputs, wrt)):
         return None  # the type of a gradient program says whether the gradient in a number is a number or an `Array`
-    chosen = _program_to_run(program, computed)
-    if chosen is None:
-        return None
-    given = _plain_values(inputs)
-    with gc_paused(), np.errstate(all="ignore"):
-        found = _run_forward(chosen, wrt, given)
-        if found is None:
+    with gc_paused():
+        chosen = _program_to_run(program, computed)
+        if chosen is None:
             return None
-        outputs, active, steps = found
-        slopes = _gradients(chosen, wrt, active, _pop_steps(steps), [1.0, *[None] * (len(outputs) - 1)])
+        given = _plain_values(inputs)
+        found = _run_both_ways(chosen, wrt, given)
+    if found is None:
+        return None
+    outputs, slopes = found
     results = copy_borrowed([*outputs, *slopes], range(len(outputs) + len(slopes)), given)
     outputs = weaken_outputs(program, results[:len(outputs)])
-    if not _holds_arrays(inputs):
+    if not holds_arrays:
         return outputs, results[len(outputs):]
     return as_arrays(program, outputs), [*map(freeze_result, results[len(outputs):])]
 
 
+@silence_warnings
+def _run_both_ways(program: Program, wrt: Sequence[bool], inputs: Sequence[Any]) -> tuple[list[Any], list[Any]] | None:
+    """Return the outputs of `program`, and the gradients of the first one; None as for `_run_forward`."""
+    found = _run_forward(program, wrt, inputs)
+    if found is None:
+        return None
+    outputs, active, steps = found
+    # Steps are removed from the last to the first: the residuals of each are freed when the next is requested.
+    steps.insert(0, _FIRST)
+    return outputs, _gradients(program, wrt, active, iter(steps.pop, _FIRST), [1.0, *[None] * (len(outputs) - 1)])
+
+
 def eager_vjp(program: Program, wrt: Sequence[bool], inputs: Sequence[Any], computed: int = 0) -> EagerVjp | None:
     """Run `program`, and return its outputs and residuals for the pullback; None as for `gradients`."""
-    chosen = _program_to_run(program, computed)
-    if chosen is None:
-        return None
-    given = [np.array(value) if type(value) is np.ndarray else value for value in _plain_values(inputs)]
-    with gc_paused(), np.errstate(all="ignore"):
-        found = _run_forward(chosen, wrt, given)
+    with gc_paused():
+        chosen = _program_to_run(program, computed)
+        if chosen is None:
+            return None
+        given = [np.array(value) if type(value) is np.ndarray else value for value in _plain_values(inputs)]
+        found = silence_warnings(_run_forward)(chosen, wrt, given)
     return None if found is None else EagerVjp(
         chosen, wrt, [*map(freeze_result, given)] if _holds_arrays(inputs) else given, *found)
 
@@ -113,36 +126,51 @@ class EagerVjp:
     def pullback(self, cotangents: Sequence[Any]) -> list[Any]:
         """Return the cotangents of the marked inputs, given those of the outputs (None for zero)."""
         given = [None if value is None else as_numpy(as_kernel_operand(value)) for value in cotangents]
-        with gc_paused(), np.errstate(all="ignore"):
-            found = _gradients(self._program, self._wrt, self._active, reversed(self._steps), given)
+        with gc_paused():
+            found = silence_warnings(_gradients)(
+                self._program, self._wrt, self._active, reversed(self._steps), given)
         slopes = copy_borrowed(found, range(len(found)), [*given, *self.inputs])
         return [*map(freeze_result, slopes)] if _holds_arrays([*self.inputs, *cotangents]) else slopes
-
-
-def _value_bytes(program: Program) -> int:
-    """Return the bytes of the values that the equations compute."""
-    return sum(var.aval.nbytes for equation in program.equations for var in equation.outputs)
 
 
 def _program_to_run(program: Program, computed: int) -> Program | None:
     """Return the program to run for `program`; None if it ran directly often enough, or an operation has no rule."""
     size = len(program.equations)
     is_long = size >= LONG
-    if has_effects(program) or has_below_byte(program):
-        return None
-    if not is_long and (computed or calls_user_code(program) or _value_bytes(program) > MAX_BYTES):
+    if (computed and not is_long) or not _may_run(program, is_long):
         return None  # computed values would be computed again
-    if size < MAX_COMPILED_EQUATIONS:
-        times = _TIMES_RUN.put(program, (_TIMES_RUN.of(program) or 0) + 1)
-        if times > (TIMES_OF_LONG if is_long else TIMES):
-            return None
-    if not all(map(may_have_rule, live_equations(program))):
+    if size >= MAX_COMPILED_EQUATIONS:
+        return program
+    times = _TIMES_RUN.put(program, (_TIMES_RUN.of(program) or 0) + 1)
+    if times > (TIMES_OF_LONG if is_long else TIMES):
         return None
-    if size < MAX_COMPILED_EQUATIONS:
-        # Simplified as a gradient program is, so that sums are equal bit for bit.
-        with gc_paused():
-            program = merge_equal_equations(program) if computed else simplify_once(program)
-    return program
+    # Simplified as a gradient program is, so that sums are equal bit for bit.
+    return merge_equal_equations(program) if computed else simplify_once(program)
+
+
+def _may_run(program: Program, is_long: bool) -> bool:
+    """Return whether all operations of `program` have rules and nothing but values, of dtypes that NumPy computes with.
+
+    Those of a short one must call no user code and make at most `MAX_BYTES` of values. All is read in one pass, since
+    most programs are new.
+    """
+    num_bytes = nbytes = 0
+    last: Aval | None = None  # mostly that of the next variable, too
+    for var in program.inputs:
+        if var.aval.dtype.kind == "V" and var.aval.dtype in WIDER:
+            return False
+    for equation in program.equations:
+        primitive = equation.primitive
+        if not may_have_rule(equation) or primitive.effectful or (primitive.calls_user_code and not is_long):
+            return False
+        for var in equation.outputs:
+            aval = var.aval
+            if aval is not last:
+                if aval.dtype.kind == "V" and aval.dtype in WIDER:
+                    return False
+                last, nbytes = aval, aval.nbytes
+            num_bytes += nbytes
+    return is_long or num_bytes <= MAX_BYTES
 
 
 def _run_forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
@@ -151,23 +179,26 @@ def _run_forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
     values: dict[Any, Any] = dict(zip(program.inputs, inputs, strict=True))
     active: set[Any] = {var for var, marked in zip(program.inputs, wrt, strict=True) if marked}
     steps: list[_Step] = []
+    is_active, value_of = active.__contains__, values.__getitem__
     for equation in live_equations(program):
         operands, variables = equation.inputs, equation.outputs
         if active.isdisjoint(operands) or equation.primitive.jvp is NO_TANGENT:
             known = [atom.value if type(atom) is Literal else values[atom] for atom in operands]
             outputs: Sequence[Any] = equation.primitive.numpy(*known, **equation.params)
         else:
-            given = {atom: atom for atom in operands if type(atom) is Variable}
-            marks = [*map(active.__contains__, given)]
-            rule = vjp_rule_of(equation, given, marks)  # type: ignore[arg-type]
+            given: list[Any] = operands
+            if len(operands) > 2 or operands[0] is operands[-1] or Literal in map(type, operands):
+                given = [atom for atom in dict.fromkeys(operands) if type(atom) is Variable]
+            marks = [*map(is_active, given)]
+            rule = vjp_rule_of(equation, given, [*map(_aval, given)], marks)
             if rule is None:
                 return None
-            outputs = _code(rule.forward)(*[values[var] for var in given])
+            code = rule.forward.code or _code(rule.forward)
+            outputs = code(*map(value_of, given))
             residuals = outputs[len(variables):]
-            nonzero = rule.nonzero_outputs
-            moving = variables if False not in nonzero else [*compress(variables, nonzero)]
+            moving = variables if rule.all_nonzero else [*compress(variables, rule.nonzero_outputs)]
             active.update(moving)
-            steps.append((moving, [*given] if False not in marks else [*compress(given, marks)], rule, residuals))
+            steps.append((moving, given if False not in marks else [*compress(given, marks)], rule, residuals))
         if len(variables) == 1:
             values[variables[0]] = outputs[0]
         else:
@@ -178,12 +209,8 @@ def _run_forward(program: Program, wrt: Sequence[bool], inputs: Sequence[Any],
 
 _Step = tuple[list[Variable], list[Any], VjpRule, Sequence[Any]]
 """The outputs of an operation that may have cotangents, the operands that receive them, its rule, its residuals."""
-
-
-def _pop_steps(steps: list[_Step]) -> Iterator[_Step]:
-    """Remove the steps from the last to the first; the residuals of each are freed when the next is requested."""
-    while steps:
-        yield steps.pop()
+_FIRST: Any = None
+"""What stands before the first step while steps are removed."""
 
 
 def _gradients(program: Program, wrt: Sequence[bool], active: set[Any], steps: Iterable[_Step],
@@ -199,9 +226,11 @@ def _gradients(program: Program, wrt: Sequence[bool], active: set[Any], steps: I
 def _backward_steps(sums: dict[Any, Any], steps: Iterable[_Step]) -> Iterator[BackwardStep]:
     """Yield the pullback of each step with cotangents in `sums`; it depends on which outputs have one."""
     for outputs, operands, rule, residuals in steps:
-        if len(outputs) == 1 and outputs[0] in sums:  # the most frequent case
+        if len(outputs) == 1:  # the most frequent case
+            if outputs[0] not in sums:
+                continue
             arriving = outputs
-            template, nonzero = rule.backward((outputs[0].aval,))
+            template, nonzero = rule.of_one or rule.backward_of_one(outputs[0].aval)
         else:
             arriving = [var for var in outputs if var in sums]
             if not arriving:

@@ -98,8 +98,12 @@ def copy_borrowed(outputs: list[Any], borrowed: Iterable[int], inputs: Sequence[
 @program_property
 def _weak_outputs(program: Program) -> tuple[int, ...]:
     """Return the positions of the weak outputs that are no floats (weak floats need no conversion)."""
-    return tuple(index for index, aval in enumerate(program.out_avals) if aval.weak and (
-        aval.shape or aval.dtype not in (np.float64, np.complex128)))
+    places = []
+    for index, atom in enumerate(program.outputs):
+        aval = atom.aval
+        if aval.weak and (aval.shape or aval.dtype not in (np.float64, np.complex128)):
+            places.append(index)
+    return tuple(places)
 
 
 def weaken_outputs(program: Program, outputs: list[Any]) -> list[Any]:

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.frontend.operands import (
@@ -26,7 +24,7 @@ from fxgrad.engine.frontend.value_calls import replay_on_values
 from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.pickling import import_object
 from fxgrad.engine.tracing.call_cache import replay_calls
-from fxgrad.engine.tracing.op_cache import memoize_binary, memoize_unary
+from fxgrad.engine.tracing.op_cache import in_dtype_of, memoize_binary, memoize_unary
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -144,7 +142,7 @@ def unary_function(primitive: Primitive, kinds: str = "fc") -> Function:
         x = operand(x)
         return apply(primitive, x if aval_of(x).dtype.kind in kinds else promote_inexact(x)[0])
 
-    recalled = memoize_unary(primitive, replay_on_values(function, of_arrays=True))
+    recalled = memoize_unary(primitive, replay_on_values(function, of_arrays=True), kinds)
     _recalling.add(recalled)
     return recalled
 
@@ -158,7 +156,6 @@ def binary_function(primitive: Primitive, general: Function | None = None, kinds
         return apply(primitive, *promote_operands(x, y))
 
     rest = general or promoting
-    with_numbers = kinds.replace("b", "")  # a bool gives way to a number, not the number to it
 
     def typed(x: Any, y: Any) -> Any:
         """Test the cases that need no conversion, each once, then fall back to the general path."""
@@ -170,28 +167,19 @@ def binary_function(primitive: Primitive, general: Function | None = None, kinds
                 also = y.variable.aval
                 if dtype is also.dtype and aval.weak is also.weak and dtype.kind in kinds:
                     return bind(primitive, x, y)[0]
-            elif not aval.weak and dtype.kind in with_numbers and (
-                    y_type is int or ((y_type is float or y_type is np.float64) and (
-                        dtype.kind in "fc" or dtypes.is_inexact(dtype)))):
-                try:
-                    number = dtype.type(y)
-                except OverflowError:  # the dtype cannot hold the integer
-                    return rest(operand(x), operand(y))
-                return bind(primitive, x, number)[0]
-        elif y_type is Tracer and not y.variable.aval.weak and y.variable.aval.dtype.kind in with_numbers:
-            dtype = y.variable.aval.dtype
-            if x_type is int or ((x_type is float or x_type is np.float64) and (
-                    dtype.kind in "fc" or dtypes.is_inexact(dtype))):
-                try:
-                    number = dtype.type(x)
-                except OverflowError:
-                    return rest(operand(x), operand(y))
+            else:
+                number = in_dtype_of(aval, y, kinds)
+                if number is not None:
+                    return bind(primitive, x, number)[0]
+        elif y_type is Tracer:
+            number = in_dtype_of(y.variable.aval, x, kinds)
+            if number is not None:
                 return bind(primitive, number, y)[0]
         return rest(operand(x), operand(y))
 
     typed = replay_on_values(typed, of_arrays=True, converts_floats=True)
-    recalled, _ = memoize_binary(primitive, typed)
-    _operators[recalled] = functools.partial(memoize_binary, primitive, typed)
+    recalled, _ = memoize_binary(primitive, typed, kinds)
+    _operators[recalled] = functools.partial(memoize_binary, primitive, typed, kinds)
     _recalling.add(recalled)
     return recalled
 

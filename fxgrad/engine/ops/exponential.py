@@ -105,7 +105,7 @@ square_p = unary("square", numpy=np.square, accepts="numeric", tangent=lambda t,
 square = operation(square_p)
 
 
-@rewrites.register(square_p)
+@rewrites.register(square_p, makers=(neg_p,))
 def _square_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     negated = known.inputs_if(inputs[0], neg_p)
     return [square(negated[0])] if negated else None
@@ -153,7 +153,7 @@ def integer_pow(x: Any, exponent: int) -> Any:
     return x if exponent == 1 else operation(integer_pow_p)(x, exponent=int(exponent))
 
 
-@rewrites.register(integer_pow_p)
+@rewrites.register(integer_pow_p, when=lambda _, params: params["exponent"] == 1)
 def _integer_pow_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     return [inputs[0]] if params["exponent"] == 1 else None
 

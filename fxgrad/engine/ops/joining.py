@@ -77,7 +77,7 @@ def concatenate(operands: Sequence[Any], dimension: int) -> Any:
     return operands[0] if len(operands) == 1 else bind(concatenate_p, *operands, dimension=dimension)[0]
 
 
-@rewrites.register(concatenate_p)
+@rewrites.register(concatenate_p, when=lambda avals, _: len(avals) == 1)
 def _concatenate_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     return inputs if len(inputs) == 1 else None
 
@@ -203,7 +203,7 @@ def unstack(x: Any, axis: int) -> list[Any]:
     return bind(unstack_p, x, axis=axis)
 
 
-@rewrites.register(stack_p)
+@rewrites.register(stack_p, when=lambda avals, _: len(avals) == 1)
 def _stack_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Replace a stack of one array by a reshape."""
     if len(inputs) > 1:

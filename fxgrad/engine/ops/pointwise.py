@@ -114,6 +114,13 @@ def elementwise(name: str, arity: int, *, numpy: Callable[..., Any], xla: str | 
             raise ArgumentError(f"{shown} takes {arity} operand{'s' * (arity != 1)}, got {len(avals)}")
         first = avals[0].dtype
         dtype = None if params else results.get(first)
+        if dtype is first and arity <= 2:  # the usual cases, which `_result_type` decides in the same way
+            one, other = avals[0], avals[-1]
+            if other.dtype is first and first is not dtypes.bool_:
+                if (other.shape == one.shape or not other.shape) and (other.weak or not one.weak):
+                    return [one]
+                if not one.shape and (one.weak or not other.weak):
+                    return [other]
         for aval in avals:
             if aval.dtype is not first:  # equal dtypes are mostly one object; if not, the checks decide
                 dtype = None

@@ -22,7 +22,14 @@ from fxgrad.engine.ops.arithmetic import complex_extremum, div, mul
 from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.cumulative import cumprod, shift_along
 from fxgrad.engine.ops.families import check_axes, check_kind, reduced_shape, reduction
-from fxgrad.engine.ops.structural import convert, inverse_permutation, reduce_sum, reshape, transpose
+from fxgrad.engine.ops.structural import (
+    convert,
+    has_trivial_axes,
+    inverse_permutation,
+    reduce_sum,
+    reshape,
+    transpose,
+)
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import DTypeError, ShapeError
 
@@ -158,10 +165,10 @@ def reduce_xor(x: Any, axes: Sequence[int]) -> Any:
 
 def _register_trivial_axes(primitive: Primitive) -> None:
     """Enter the algebra: over axes of size 1, such a reduction only changes the shape."""
-    @rewrites.register(primitive)
+    @rewrites.register(primitive, when=has_trivial_axes)
     def rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
         aval, axes = aval_of(inputs[0]), params["axes"]
-        return [reshape(inputs[0], reduced_shape(aval, axes))] if all(aval.shape[axis] == 1 for axis in axes) else None
+        return [reshape(inputs[0], reduced_shape(aval, axes))] if has_trivial_axes([aval], params) else None
 
 
 for _primitive in (reduce_prod_p, reduce_max_p, reduce_min_p, reduce_and_p, reduce_or_p, reduce_xor_p):

@@ -209,15 +209,19 @@ def slice_in_dim(x: Any, start: int, limit: int, axis: int, stride: int = 1) -> 
     return slice(x, starts, limits, strides)
 
 
-@rewrites.register(slice_p)
+def _is_whole(avals: Sequence[Aval], params: dict[str, Any]) -> bool:
+    return all(-(-(limit - start) // stride) == extent for start, limit, stride, extent in zip(
+        params["start_indices"], params["limit_indices"], params["strides"], avals[0].shape, strict=True))
+
+
+@rewrites.register(slice_p, makers=(slice_p,), when=_is_whole)
 def _slice_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Replace a slice of everything by its input, and a slice of a slice by one slice."""
     x, starts, strides = inputs[0], params["start_indices"], params["strides"]
-    shape = aval_of(x).shape
-    kept = _slice_abstract(aval_of(x), **params)[0].shape
-    if kept == shape:
+    if _is_whole([aval_of(x)], params):
         return [x]
     inner = known.inputs_if(x, slice_p)
+    kept = _slice_abstract(aval_of(x), **params)[0].shape if inner else ()
     if not inner or 0 in kept:
         return None
     first = known.params_of(x)

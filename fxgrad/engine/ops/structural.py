@@ -91,23 +91,6 @@ def unbroadcast(cotangent: Any, aval: Aval) -> Any:
     return convert(reshape(reduce_sum(cotangent, repeated), aval.shape), dtype, weak)
 
 
-@rewrites.register(broadcast_to_p)
-def _broadcast_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Start broadcasts of broadcasts, and of reshapes that only put axes of size 1 in front, from the source."""
-    x = inputs[0]
-    if aval_of(x).shape == params["shape"]:
-        return [x]
-    inner = known.inputs_if(x, broadcast_to_p)
-    if inner is None:
-        inner = known.inputs_if(x, reshape_p)
-        if inner is None:
-            return None
-        shape, before = aval_of(x).shape, aval_of(inner[0]).shape
-        if shape != (1,) * (len(shape) - len(before)) + before:
-            return None
-    return [broadcast_to(inner[0], params["shape"])]
-
-
 def without_broadcast(known: RecordedDefinitions, inputs: list[Any]) -> list[Any] | None:
     """Return operands of an elementwise operation without redundant broadcasts; None if there are none."""
     shape = broadcast_shapes("", *(aval_of(value).shape for value in inputs))
@@ -169,7 +152,8 @@ def reshape(x: Any, shape: Shape) -> Any:
     return x if aval_of(x).shape == shape else bind(reshape_p, x, shape=shape)[0]
 
 
-@rewrites.register(reshape_p)
+@rewrites.register(reshape_p, makers=(reshape_p, broadcast_to_p),
+                   when=lambda avals, params: avals[0].shape == params["shape"])
 def _reshape_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     inner = known.inputs_if(inputs[0], reshape_p)
     source = inner[0] if inner else inputs[0]
@@ -179,6 +163,24 @@ def _reshape_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict
     if aval_of(source).shape == params["shape"]:
         return [source]
     return [reshape(source, params["shape"])] if inner else None
+
+
+@rewrites.register(broadcast_to_p, makers=(broadcast_to_p, reshape_p),
+                   when=lambda avals, params: avals[0].shape == params["shape"])
+def _broadcast_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
+    """Start broadcasts of broadcasts, and of reshapes that only put axes of size 1 in front, from the source."""
+    x = inputs[0]
+    if aval_of(x).shape == params["shape"]:
+        return [x]
+    inner = known.inputs_if(x, broadcast_to_p)
+    if inner is None:
+        inner = known.inputs_if(x, reshape_p)
+        if inner is None:
+            return None
+        shape, before = aval_of(x).shape, aval_of(inner[0]).shape
+        if shape != (1,) * (len(shape) - len(before)) + before:
+            return None
+    return [broadcast_to(inner[0], params["shape"])]
 
 
 # --- transpose ------------------------------------------------------------------------------------------
@@ -225,7 +227,7 @@ def transpose(x: Any, permutation: Sequence[int]) -> Any:
     return bind(transpose_p, x, permutation=permutation)[0]
 
 
-@rewrites.register(transpose_p)
+@rewrites.register(transpose_p, makers=(transpose_p,))
 def _transpose_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     inner = known.inputs_if(inputs[0], transpose_p)
     if not inner:
@@ -289,13 +291,16 @@ def reduce_sum(x: Any, axes: Sequence[int]) -> Any:
     return bind(reduce_sum_p, x, axes=tuple(sorted(axes)))[0] if axes else x
 
 
-@rewrites.register(reduce_sum_p)
+def has_trivial_axes(avals: Sequence[Aval], params: dict[str, Any]) -> bool:
+    """Return whether a reduction over `axes` is over axes of size 1 alone."""
+    return all(avals[0].shape[axis] == 1 for axis in params["axes"])
+
+
+@rewrites.register(reduce_sum_p, when=has_trivial_axes)
 def _sum_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Replace a sum over axes of size 1 by a reshape (a NaN stays a NaN; -0.0 + nothing stays -0.0)."""
     aval = aval_of(inputs[0])
-    if all(aval.shape[axis] == 1 for axis in params["axes"]):
-        return [reshape(inputs[0], reduced_shape(aval, params["axes"]))]
-    return None
+    return [reshape(inputs[0], reduced_shape(aval, params["axes"]))] if has_trivial_axes([aval], params) else None
 
 
 # --- dtypes ---------------------------------------------------------------------------------------------
@@ -357,10 +362,13 @@ def convert(x: Any, dtype: DType, weak: bool = False) -> Any:
     return bind(convert_element_type_p, x, dtype=dtype, weak=weak)[0]
 
 
-@rewrites.register(convert_element_type_p)
+def _is_unchanged(avals: Sequence[Aval], params: dict[str, Any]) -> bool:
+    return avals[0] == Aval(avals[0].shape, params["dtype"], params["weak"])
+
+
+@rewrites.register(convert_element_type_p, when=_is_unchanged)
 def _convert_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    unchanged = aval_of(inputs[0]) == Aval(aval_of(inputs[0]).shape, params["dtype"], params["weak"])
-    return [inputs[0]] if unchanged else None
+    return [inputs[0]] if _is_unchanged([aval_of(inputs[0])], params) else None
 
 
 # --- constants ------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ def recompute_work(equation: Equation) -> float | None:
 def _forward_program(equation: Equation, given: dict[Variable, Variable], marks: Marks) -> tuple[Program,
                                                                                                  Sequence[bool]]:
     """Return the program from captured values and operands to outputs and residuals; which outputs have tangents."""
-    rules = vjp_rule_of(equation, given, marks)  # type: ignore[arg-type]
+    rules = vjp_rule_of(equation, [*given], [value.aval for value in given.values()], marks)
     if rules is not None:
         return rules.forward.program, rules.nonzero_outputs
     derived = linearize_program(Program([*given], [equation], equation.outputs), marks)

@@ -15,7 +15,7 @@ import jax
 from fxgrad.engine import config
 from fxgrad.engine.caches import cached
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 @cached("versions and machine of the process", 1)
@@ -35,9 +35,13 @@ def _version(package: str) -> str:
 def _digest_of_sources() -> str:
     """Return a digest of the sources of the package, so that an entry is of one state of it."""
     digest = hashlib.blake2b(digest_size=32)
-    for file in sorted(_ROOT.rglob("*.py")):
-        digest.update(f"{file.relative_to(_ROOT)}\n".encode())
-        digest.update(file.read_bytes())
+    # With paths as texts: `Path` takes two thirds of the time, which every process pays before its first result.
+    files = [os.path.join(folder, name) for folder, _, names in os.walk(_ROOT) for name in names
+             if name.endswith(".py")]
+    for file in sorted(files):
+        digest.update(f"{file[len(_ROOT):]}\n".encode())
+        with open(file, "rb") as source:
+            digest.update(source.read())
     return digest.hexdigest()
 
 

@@ -25,7 +25,7 @@ from fxgrad.engine.tracing.interning import PrefixNode
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 
-_LIMIT = 16
+MAX_CALLS = 16
 """Calls cached at one place: if an argument is another number each time, caching does not pay."""
 
 BY_VALUE = frozenset({int, bool, str, type(None), type, type(Ellipsis), *map(type, map(np.dtype, "?bhilBHILefdFD"))})
@@ -161,20 +161,25 @@ def record_call(tape: Tape, key: Any, function: Callable[..., Any], args: tuple[
     With `number`, cache them only if that number is all that was captured.
     """
     # If the key depends on captured arrays, they are captured already.
-    args = tuple([tape.capture(arg) if type(arg) in ARRAYS else arg for arg in args])
+    if not ARRAYS.isdisjoint(map(type, args)):
+        args = tuple([tape.capture(arg) if type(arg) in ARRAYS else arg for arg in args])
     node, start, start_captured, forced = tape.node, len(tape.nodes), len(tape.captured), tape.num_concretizations
     result = function(*args, **options)
+    if tape.interned and len(tape.nodes) == start + 1 and len(tape.captured) == start_captured and (
+            type(result) is Tracer and tape.nodes[start].outputs[0] is result.variable) and (
+            tape.node is tape.nodes[start] and tape.num_concretizations == forced):
+        if len(node.calls) < MAX_CALLS:  # the usual case: one operation
+            interning.cache_put(node, key, tape.node)
+        return result
     captured = tape.captured[start_captured:]
-    if tape.interned and tape.num_concretizations == forced and len(node.calls) < _LIMIT and (
+    if tape.interned and tape.num_concretizations == forced and len(node.calls) < MAX_CALLS and (
             tape.node is (tape.nodes[-1] if len(tape.nodes) > start else node)) and (not captured or (
             all(isinstance(value, np.generic | Integer) for value in captured)
             and (number is None or _is_number_cast(captured, number)))):
         outputs = _result_variables(tape, result)
         if outputs is not None:
             nodes = tape.nodes[start:]
-            if len(nodes) == 1 and not captured and outputs is nodes[0].outputs[0]:
-                interning.cache_put(node, key, nodes[0])
-            elif number is None:
+            if number is None:
                 interning.cache_put(node, key, (nodes, captured, outputs))
             elif captured:
                 interning.cache_put(node, key, (nodes, nodes[-1], number, captured[0], outputs))
@@ -192,7 +197,8 @@ def _is_number_cast(captured: Sequence[Any], number: Any) -> bool:
         return False
     if type(value) is Integer:
         return bool(value == number)
-    return bool(type(value)(number).tobytes() == value.tobytes())
+    again = type(value)(number)
+    return bool(again == value) if number and value.dtype.kind == "f" else bool(again.tobytes() == value.tobytes())
 
 
 def _result_variables(tape: Tape, result: Any) -> Any:

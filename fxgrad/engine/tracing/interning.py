@@ -54,7 +54,10 @@ class Root(PrefixNode):
 
     def __init__(self, inputs: list[Variable]) -> None:
         super().__init__(None, inputs)
-        self.varies = any(var.aval.vma for var in inputs)
+        self.varies = False
+        for var in inputs:
+            if var.aval.vma:
+                self.varies = True
 
 
 Call = tuple[list[RecordedStep], Sequence[Any], Any]
@@ -88,7 +91,10 @@ def fresh_root(in_avals: tuple[Aval, ...]) -> Root:
 
 def extend(node: PrefixNode, key: Any, equation: Equation | None, outputs: list[Variable]) -> PrefixNode:
     """Return the child of `node` under `key`; create it unless another thread has."""
-    _count_entry()
+    global _recorded
+    _recorded += 1  # as `_count_entry` does
+    if _recorded > config.interning_limit:
+        clear()
     return node.children.setdefault(key, PrefixNode(equation, outputs))
 
 

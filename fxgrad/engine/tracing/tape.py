@@ -7,6 +7,7 @@ its inputs. Values from outside become captured inputs of the program.
 from __future__ import annotations
 
 import gc
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -109,6 +110,7 @@ def axes_in_scope() -> Mapping[str, int]:
 on_new_program: list[Callable[[Tape, Program], None]] = []  # callbacks, called when a recording yields a new program
 MAX_INTERNED_STEPS = 20_000
 """The maximal length of an interned recording: a longer one would evict everything else from the table."""
+_aval = operator.attrgetter("aval")
 NO_AXES: Mapping[str, int] = {}
 InputNames = Callable[[], Sequence[str]]
 """Returns the names of a tape's inputs for messages; a function, since they are seldom needed."""
@@ -212,10 +214,10 @@ class Tape:
             if source is not None and source.scope:
                 key = key, source.scope  # of a program that is inlined here
             node = self.node.children.get(key)
-            if node is not None or not self._exceeds_limit():
-                if node is None:
-                    equation = self._equation(primitive, atoms, params, source, avals)
-                    node = interning.extend(self.node, key, equation, equation.outputs)
+            if node is None and (len(self.nodes) < MAX_INTERNED_STEPS or not self._exceeds_limit()):
+                equation = self._equation(primitive, atoms, params, source, avals)
+                node = interning.extend(self.node, key, equation, equation.outputs)
+            if node is not None:
                 self.node = node
                 self.nodes.append(node)
                 return node.outputs
@@ -228,7 +230,7 @@ class Tape:
     def _equation(self, primitive: Primitive, atoms: list[Atom], params: dict[str, Any], source: Source | None,
                   avals: Sequence[Aval] | None) -> Equation:
         if avals is None:
-            avals = infer_types(primitive, [atom.aval for atom in atoms], params)
+            avals = infer_types(primitive, [*map(_aval, atoms)], params)
         source = source or equation_source.get()
         if source is None:
             source = with_callers(user_source()) if self.notes_callers else user_source()
@@ -236,7 +238,7 @@ class Tape:
             source = None
         elif self.named_scope and source is not None:
             source = source.inside(self.named_scope)
-        return Equation(primitive, atoms, params, [Variable(aval) for aval in avals], source)
+        return Equation(primitive, atoms, params, [*map(Variable, avals)], source)
 
     def _exceeds_limit(self) -> bool:
         """Return whether the recording is too long to be interned; from then on lookups stop too."""
@@ -300,7 +302,9 @@ class Tape:
         elif type(value) in PYTHON_SCALARS or isinstance(value, np.generic):
             # Scalars are captured by position: their identity carries no information.
             aval = aval_of(value)
-            scalar = np.array(value, aval.dtype)[()]  # a copy, since scalars of structured dtypes are mutable
+            # A copy, since scalars of structured dtypes are mutable.
+            scalar = value if type(value) is aval.dtype.type and aval.dtype.names is None else np.array(
+                value, aval.dtype)[()]
             literal = self.literals and aval.dtype.names is None  # random keys have no text form
             return Literal(scalar, aval) if literal else self._capture(make_weak(scalar) if aval.weak else scalar, aval)
         return self._array(value)

@@ -88,14 +88,16 @@ def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | No
     avals = tuple(in_avals)
     staging, interned, literals, shown = mode
     outer = current.get()
-    around_mesh = None if outer is None else outer.mesh
+    around_mesh: MeshAxes | None = None
+    around: Tape | None = None
+    scope, known_is_computed = NO_AXES, True
+    if outer is not None:
+        around_mesh, around, scope = outer.mesh, enclosing_display_tape(outer), outer.scope
+        known_is_computed = innermost_for(()) is None
     if interned:
-        scope = NO_AXES if outer is None else outer.scope
-        settings: tuple[Any, ...] = (
-            staging, literals, outer is None or innermost_for(()) is None, config.default_float())
+        settings: tuple[Any, ...] = (staging, literals, known_is_computed, config.default_float())
         if mesh is not None or around_mesh is not None:
             settings += (mesh or around_mesh,)
-        around = enclosing_display_tape(outer)
         if around is None:
             root = interning.root(origin, avals, {**scope, **axes} if axes else scope, settings)
         else:
@@ -105,7 +107,7 @@ def new_tape(in_avals: Sequence[Aval], *, mode: Mode, values: Sequence[Any] | No
     tape = tape_class(root, staging, values, name, input_names, interned, literals, axes, mesh)
     if shown:
         tape.shown = tape.notes_callers = True
-    elif enclosing_display_tape(outer) is not None:
+    elif around is not None:
         tape.notes_callers = True
         if not interned:
             tape.origins = {}

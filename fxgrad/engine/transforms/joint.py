@@ -61,9 +61,14 @@ def grad_program(program: Program, wrt: tuple[bool, ...], with_outputs: bool, co
 def simplify_once(program: Program) -> Program:
     """Return `simplify(program)`, kept on the program: what runs it directly leaves it to its gradient program."""
     simple = _SIMPLE.of(program)
-    return _SIMPLE.put(program, simplify(program)) if simple is None else simple
+    if simple is None:
+        found = simplify(program)
+        # A program that refers to itself would stay in memory until Python's cyclic collector runs.
+        simple = _SIMPLE.put(program, _ITSELF if found is program else found)
+    return program if simple is _ITSELF else simple
 
 
+_ITSELF = Program([], [], [])
 _SIMPLE: ProgramAttribute[Program] = ProgramAttribute("simple")
 
 
@@ -124,7 +129,7 @@ def _record_forward(tape: SimplifyingTape, program: Program, environment: dict[A
             marks = [*map(active.__contains__, given)]
             # Programs that take notes show where the equations inside of a library function come from.
             known = None if unrepeatable or (noting and equation.primitive.regions is not None) else vjp_rule_of(
-                equation, given, marks)
+                equation, [*given], [value.aval for value in given.values()], marks)  # type: ignore[list-item]
             rule: VjpRule | _UncachedPullback
             if known is None:
                 alone = Program([*given], [equation], equation.outputs)  # type: ignore[list-item]
@@ -180,12 +185,16 @@ class VjpRule:
     `forward` computes outputs and residuals. Cotangents of outputs that `nonzero_outputs` does not mark are dropped.
     """
 
-    __slots__ = ("_backward", "_half", "_residuals", "forward", "nonzero_outputs")
+    __slots__ = ("_backward", "_half", "_residuals", "all_nonzero", "forward", "nonzero_outputs", "of_one")
+
+    of_one: BackwardTemplate | None
+    """The backward template for a cotangent of the type of the only output; None before its first use."""
 
     def __init__(self, forward: Template, half: Linearized, residuals: Sequence[Aval]) -> None:
         self.forward, self._half, self.nonzero_outputs = forward, half, half.nonzero_outputs
-        self._residuals = residuals
+        self._residuals, self.all_nonzero = residuals, False not in half.nonzero_outputs
         self._backward = BoundedDict(64)  # by the types of the cotangents
+        self.of_one = None
 
     def pullback(self, tape: SimplifyingTape, residuals: Sequence[Any], *out_cotangents: Any) -> Sequence[Any]:
         """Return the cotangents of the operands, given those of `nonzero_outputs`; None stands for zero."""
@@ -201,6 +210,11 @@ class VjpRule:
             return results
         remaining = iter(results)
         return [next(remaining) if marked else None for marked in nonzero]
+
+    def backward_of_one(self, aval: Aval) -> BackwardTemplate:
+        """Return the backward template for a cotangent of type `aval`, that of the only output, and keep it at hand."""
+        self.of_one = self.backward((aval,))
+        return self.of_one
 
     def backward(self, avals: tuple[Aval | None, ...]) -> BackwardTemplate:
         """Return the backward template for cotangents of the types `avals`, where None stands for zero."""
@@ -236,8 +250,12 @@ _rules = Cache("rules of operations", _LIMIT)
 _UNKNOWN = object()
 
 
-def vjp_rule_of(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool]) -> VjpRule | None:
-    """Return the rule of an operation, derived if it is new; None if its rules may do what no program can repeat."""
+def vjp_rule_of(equation: Equation, given: Sequence[Variable], avals: list[Aval], marks: Sequence[bool],
+                ) -> VjpRule | None:
+    """Return the rule of an operation, derived if it is new; None if its rules may do what no program can repeat.
+
+    `given` are the variables among its operands, each once; of these, of types `avals`, `marks` are differentiated.
+    """
     primitive, params = equation.primitive, equation.params
     # The key lists operands by index, and the differentiated ones by their number.
     if len(given) == len(equation.inputs):
@@ -245,13 +263,12 @@ def vjp_rule_of(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool
     else:
         place: dict[Atom, Any] = {var: (number, marks[number]) for number, var in enumerate(given)}
         pattern = [atom if type(atom) is Literal else place[atom] for atom in equation.inputs]
-    avals = [value.aval for value in given.values()]
     key = (primitive, *pattern, *avals, *param_key(primitive, params)) if params else (primitive, *pattern, *avals)
     if primitive.regions is not None:
-        if not may_have_rule(equation):
+        program = _inlined_program(equation)
+        if program is None:
             return None
-        region, = equation.regions
-        return memoize(region.program, ("rule of a call", *key), lambda: _find_rule(equation, given, marks, avals))
+        return memoize(program, ("rule of a call", *key), lambda: _find_rule(equation, given, marks, avals))
     rule: Any = _rules.get(key, _UNKNOWN)
     if rule is _UNKNOWN:
         rule = _rules.add(key, _find_rule(equation, given, marks, avals)) if may_have_rule(equation) else None
@@ -263,7 +280,14 @@ def may_have_rule(equation: Equation) -> bool:
     primitive = equation.primitive
     if primitive.regions is None:
         return not (primitive.effectful or primitive.collective)
-    return [region.role for region in equation.regions] == ["inline"] and all(map(_repeats, equation.programs))
+    return _inlined_program(equation) is not None
+
+
+def _inlined_program(equation: Equation) -> Program | None:
+    """Return the program of a library function that an operation stands for; None for other operations."""
+    regions = equation.regions
+    is_one = len(regions) == 1 and regions[0].role == "inline" and _repeats(regions[0].program)
+    return regions[0].program if is_one else None
 
 
 @program_property
@@ -273,7 +297,8 @@ def _repeats(program: Program) -> bool:
         equation.source is None for equation in program.equations)
 
 
-def _find_rule(equation: Equation, given: dict[Atom, Any], marks: Sequence[bool], avals: list[Aval]) -> VjpRule | None:
+def _find_rule(equation: Equation, given: Sequence[Variable], marks: Sequence[bool], avals: list[Aval],
+               ) -> VjpRule | None:
     primitive, params = equation.primitive, equation.params
     variables: dict[Atom, Variable] = dict(zip(given, map(Variable, avals), strict=True))
     inputs = [atom if type(atom) is Literal else variables[atom] for atom in equation.inputs]

@@ -39,6 +39,7 @@ from fxgrad.engine.user_lines import at_user_line, file_name, function_name
 from fxgrad.errors import ArgumentError, UnsupportedError
 
 _declared: WeakSet[Any] = WeakSet()
+_has_declared = False  # whether any function was: most processes declare none
 """Functions declared transparent by their users."""
 MAX_REPLAYS = 4
 """The number of replays for one function; a fifth takes the place of the oldest."""
@@ -82,6 +83,8 @@ def transparent(function: Callable[..., Any]) -> Callable[..., Any]:
         raise ArgumentError(at_user_line(
             f"transparent takes a function written in Python, got a {type(function).__name__}. Declare the function "
             "itself, before other decorators"))
+    global _has_declared
+    _has_declared = True
     _declared.add(function)
     function.__dict__.pop("_fxgrad_replays", None)  # made under the setting, where refusals are no errors
     return function
@@ -286,6 +289,8 @@ def begin_run(function: Any, positions: tuple[int, ...], structure: TreeDef, ava
               args: tuple[Any, ...], kwargs: dict[str, Any], replays: Replays | None = None,
               wraps_objects: bool = False) -> Run | None:
     """Return the run of a call whose arguments at `positions` are traced; None if the function is not replayed."""
+    if not (config.transparent or _has_declared):
+        return None
     replays = replays_of(function) if replays is None else replays if replays.is_on else None
     if replays is None:
         return None

@@ -398,3 +398,23 @@ def test_programs_with_large_values_keep_no_more_than_their_gradient_program(use
         del uses[:]
         fxgrad.grad(loss)(np.ones(size))
         assert uses == [direct_first]
+
+
+@pytest.mark.usefixtures("fresh_tables")
+def test_a_first_call_leaves_nothing_to_the_cyclic_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the table is emptied, counting references frees the program, its values and its tape."""
+    monkeypatch.setattr(config, "check_level", 0)  # the gradient program that checks make refers to the program
+    matrix = np.arange(6.0).reshape(2, 3)
+
+    def first_call() -> None:
+        fxgrad.grad(lambda x: np.mean(np.log(1.0 + np.exp(matrix @ x))) + np.sum(np.sin(x) * 0.5))(np.ones(3))
+        interning.clear()
+
+    first_call()
+    gc.collect()
+    gc.disable()
+    try:
+        first_call()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
