@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import random
+import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Self
@@ -106,15 +107,69 @@ probes: ContextVar[tuple[Changes, ...]] = ContextVar("probes", default=())
 """The changes of turns that are recorded, and undone if the next one turns out to be traced."""
 
 
+class _Choice(NamedTuple):
+    """Lists and dicts that a traced block gave, those from before the block that they may be, and the user's line."""
+
+    given: list[Any]
+    sources: list[Any]
+    line: str
+
+
+_choices: ContextVar[list[_Choice] | None] = ContextVar("choices_of_containers", default=None)
+
+
+def note_choice(given: Sequence[Any], sources: Sequence[Any]) -> None:
+    """Note that each list or dict in `given` may be one of `sources`, which depends on a traced condition."""
+    choices = _choices.get()
+    if choices is not None and given and sources:
+        earlier = [each for choice in choices if _among(choice.given, sources) for each in choice.sources]
+        unique = {id(each): each for each in (*sources, *earlier)}
+        choices.append(_Choice([*given], [*unique.values()], user_line()))
+
+
+def _among(containers: Sequence[Any], others: Sequence[Any]) -> bool:
+    return any(one is other for one in containers for other in others)
+
+
+def _refuse_choice(container: Any) -> None:
+    """Raise if a list or dict is about to change that may be another one, which code of the user can still read."""
+    choices = _choices.get() or []
+    for choice in choices:
+        for ones, others in ((choice.given, choice.sources), (choice.sources, choice.given)):
+            if _among(ones, [container]) and any(
+                    others[place] is not container and _is_held(others, place, choices) for place in range(len(others))):
+                name = type(container).__name__
+                raise refuse(f"a {name} changes that is one of two, chosen by the traced condition at {choice.line}: "
+                             f"whether the other one changes with it depends on the condition. Choose between copies, "
+                             f"{name}(x), or change the {name} in the block")
+
+
+def _references(containers: list[Any], place: int) -> int:
+    return sys.getrefcount(containers[place])
+
+
+_ALONE = _references([object()], 0)
+
+
+def _is_held(containers: list[Any], place: int, choices: Sequence[_Choice]) -> bool:
+    """Return whether more than the notes in this file refer to a container: then a name or another container does."""
+    container = containers[place]
+    noted = sum(each is container for choice in choices for each in (*choice.given, *choice.sources))
+    made = id(container) in (_local.get() or {})
+    return _references(containers, place) > _ALONE + noted + made  # the name `container` stands for the list's place
+
+
 class LocalContainers:
     """Notes the lists and dicts that a converted function, and those that it calls, make."""
 
     def __enter__(self) -> None:
         self._token = _local.set({}) if _local.get() is None and current.get() is not None else None
+        self._choices = None if self._token is None else _choices.set([])
 
     def __exit__(self, *_: object) -> None:
-        if self._token is not None:
+        if self._token is not None and self._choices is not None:
             _local.reset(self._token)
+            _choices.reset(self._choices)
 
 
 def fresh(container: Any) -> Any:
@@ -147,6 +202,7 @@ def note_change(container: Any) -> bool:
     around = outer = block.get()
     if around is not None and id(container) in around.made:
         return True
+    _refuse_choice(container)
     if type(container) not in _COPIED:
         return around is None
     logs: list[Changes] = [*probes.get()]
@@ -281,7 +337,7 @@ def check_method(function: Any) -> None:
     owner = getattr(function, "__self__", None)
     around = block.get()
     if around is None:
-        if probes.get() and getattr(function, "__name__", "") in _CHANGES.get(type(owner), set()):
+        if (probes.get() or _choices.get()) and getattr(function, "__name__", "") in _CHANGES.get(type(owner), set()):
             note_change(owner)
         return
     if isinstance(owner, _HOST_RANDOM) and around.repeats:

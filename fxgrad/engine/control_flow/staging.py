@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.control_flow.blocks import Block, Changes, note_change, probes, refuse, replace_items
+from fxgrad.engine.control_flow.blocks import (
+    Block,
+    Changes,
+    note_change,
+    note_choice,
+    probes,
+    refuse,
+    replace_items,
+)
 from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval
 from fxgrad.engine.core.program import Program
@@ -122,6 +130,35 @@ class _Kept:
         return f"a {type(self.container).__name__}"
 
 
+def _with_kept(value: Any, made: Mapping[int, Any]) -> tuple[Any, list[Any]]:
+    """Return a value with `_Kept` in the places of lists and dicts that were not `made` in a block, and those."""
+    found: list[Any] = []
+
+    def is_kept(part: Any) -> bool:
+        return type(part) in (list, dict) and id(part) not in made
+
+    def kept(part: Any) -> Any:
+        if not is_kept(part):
+            return part
+        found.append(part)
+        return _Kept(part)
+
+    return tree.map(kept, value, is_leaf=is_kept), found
+
+
+def _without_kept(value: Any) -> Any:
+    """Return a value with the lists and dicts in their places again."""
+    return tree.map(lambda part: part.container if type(part) is _Kept else part, value)
+
+
+def _lists_in(value: Any) -> list[Any]:
+    """Return the lists and dicts that a value consists of."""
+    if type(value) not in (list, dict, tuple):
+        return []
+    inner = [each for part in (value.values() if type(value) is dict else value) for each in _lists_in(part)]
+    return inner if type(value) is tuple else [value, *inner]
+
+
 def _items(container: Any, made: Mapping[int, Any]) -> Any:
     """Return the items of a list or dict as a value; those that are lists, and were not `made` in a block, stay."""
     def kept(item: Any) -> Any:
@@ -225,9 +262,16 @@ def _with_outputs(program: Program, recipe: Sequence[tuple[int | None, Aval]]) -
 
 
 class _Side(NamedTuple):
+    """A traced side: the values that it leaves, and in `kept` those that hold lists or dicts from before, as objects.
+
+    `outer` are these objects; `places` are the numbers of the outputs, by the identity of the flat value and the leaf.
+    """
+
     traced: TracedCall
     values: dict[str, Flat | None]
-    places: dict[tuple[str, int], int]
+    kept: dict[str, Flat]
+    outer: dict[str, list[Any]]
+    places: dict[tuple[int, int], int]
 
 
 def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what: str, when: str, named: Any,
@@ -237,7 +281,9 @@ def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what:
     Lists and dicts that it changes are added to `containers`, and have their items again.
     """
     values: dict[str, Flat | None] = {}
-    places: dict[tuple[str, int], int] = {}
+    kept: dict[str, Flat] = {}
+    outer: dict[str, list[Any]] = {}
+    places: dict[tuple[int, int], int] = {}
     outputs: list[Any] = []
     around = Block("if" if what == "rest" else what, repeats=False)
 
@@ -246,10 +292,14 @@ def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what:
             function()
         containers.add(around.changed)
         for name, value in {**result(), **containers.read(around.made)}.items():
-            flat = values[name] = None if value is UNSET else flatten(value)
+            values[name] = None if value is UNSET else flatten(value)
+            objects, outer[name] = _with_kept(value, around.made)
+            if outer[name]:
+                kept[name] = flatten(objects)
+        for flat in (*values.values(), *kept.values()):
             for number, aval in enumerate(() if flat is None else flat.avals):
                 if aval is not None and flat is not None:
-                    places[name, number] = len(outputs)
+                    places[id(flat), number] = len(outputs)
                     outputs.append(flat.leaves[number])
         return outputs
 
@@ -264,7 +314,7 @@ def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what:
     finally:
         for change in around.changed.values():
             change.undo()
-    return _Side(traced, values, places)
+    return _Side(traced, values, kept, outer, places)
 
 
 def branch(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], what: str) -> None:
@@ -311,9 +361,12 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: _Cont
     then, second_side = sides
     results: Values = {}
     recipes: tuple[list[Any], list[Any]] = ([], [])
-    waiting: list[tuple[str, list[Any], list[int], TreeDef]] = []
+    waiting: list[tuple[str, list[Any], list[int], TreeDef, bool]] = []
     for name in then.values:
         one, two = then.values[name], second_side.values[name]
+        objects = [side.kept.get(name) for side in sides]
+        if same := _holds_same(*objects):  # the lists from before stay the objects that they are
+            one, two = objects
         if one is None and two is None:
             continue
         if one is None or two is None:
@@ -351,19 +404,29 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: _Cont
                                  "sides must give arrays of one shape")
                 open_leaves.append(number)
                 leaves.append(None)
-                for side, recipe, lack in zip(sides, recipes, lacks, strict=True):
-                    recipe.append((None if lack else side.places[name, number], aval))
-        waiting.append((name, leaves, open_leaves, one.structure))
+                for side, flat, recipe, lack in zip(sides, (one, two), recipes, lacks, strict=True):
+                    recipe.append((None if lack else side.places[id(flat), number], aval))
+        waiting.append((name, leaves, open_leaves, one.structure, same))
     programs = [_with_outputs(side.traced.program, recipe) for side, recipe in zip(sides, recipes, strict=True)]
     out_tree = tree.structure([0] * len(recipes[0]))
     joined = join_branches(what, [_nothing, _nothing], ["true", "false"], [
         TracedCall(program, side.traced.captured, out_tree) for program, side in zip(programs, sides, strict=True)])
     outputs = iter(_bind_choice(predicate, joined.programs, joined.captured))
-    for name, leaves, open_leaves, structure in waiting:
+    for name, leaves, open_leaves, structure, same in waiting:
         for number in open_leaves:
             leaves[number] = next(outputs)
         results[name] = tree.unflatten(structure, leaves)
+        if same:
+            results[name] = _without_kept(results[name])
+        elif not name.startswith(_ITEMS):
+            note_choice(_lists_in(results[name]), [each for side in sides for each in side.outer[name]])
     return results
+
+
+def _holds_same(one: Flat | None, two: Flat | None) -> bool:
+    """Return whether two sides leave the same lists or dicts from before in the same places."""
+    return one is not None and two is not None and one.structure == two.structure and all(
+        first == second for first, second in zip(one.leaves, two.leaves, strict=True) if type(first) is _Kept)
 
 
 _JUMP = "traced `break`, `continue` or `return` came before"
@@ -481,6 +544,9 @@ def loop(what: str, test: FunctionType | None, body: FunctionType, live: Sequenc
         outputs = staged.bind()
     finally:
         write(cells, before)
+    for name, value in outputs.items():
+        if name in staged.outer:
+            note_choice(_lists_in(value), staged.outer[name])
     write(cells, staged.containers.change(outputs))
 
 
@@ -492,6 +558,7 @@ class _Loop:
         self.containers = _Containers(cells)
         self.names = [name for name in dict.fromkeys(live) if name in cells]
         self.values: dict[str, Flat | None] = {}
+        self.outer = {name: _lists_in(before[name]) for name in self.names}
         for name in self.names:
             value = before[name]
             if value is UNSET and name != RESULT and not (guaranteed and name not in turn):
@@ -581,7 +648,9 @@ class _Loop:
             if counter is not None:
                 number, *tracers = tracers
                 outputs.append(add(number, Literal(1, _COUNTER)))
-            write(self.cells, self.containers.write(self._values_of(tracers)))
+            begin = self._values_of(tracers)
+            of_turn = {id(each): each for name in self.outer for each in _lists_in(begin[name])}
+            write(self.cells, self.containers.write(begin))
             try:
                 with around:
                     if counter is None:
@@ -594,6 +663,8 @@ class _Loop:
                 for change in around.changed.values():
                     change.undo()
             for name, value in values.items():
+                if name in self.outer:
+                    self.outer[name] += _with_kept(value, {**around.made, **of_turn})[1]
                 flat = after[name] = None if value is UNSET else flatten(value)
                 for leaf, aval in zip(*((flat.leaves, flat.avals) if flat else ((), ())), strict=True):
                     if aval is not None:

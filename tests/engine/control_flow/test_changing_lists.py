@@ -248,3 +248,71 @@ def test_lists_of_others_are_left_alone() -> None:
             "never or often. Assign the new value to a name, and change the object after the block; or build an array "
             f"with x = x.at[i].set(v)\n  at {line_of(function, 2)}")
     assert OUTSIDE == [0.0]
+
+
+def added_to_in_place(x: Any) -> Any:
+    values = [x, 2.0]
+    other = values
+    if x > 0:
+        values += [1.0]
+        values.pop(0)
+    values[0] = 7.0
+    return other[0] + other[1]
+
+
+def same_list_on_both_paths(x: Any) -> Any:
+    values = [x, 2.0]
+    pair = (values, x)
+    if x > 0:
+        pair = (values, 2 * x)
+    pair[0][0] += pair[1]
+    return values[0]
+
+
+def replaced_on_one_side(x: Any) -> Any:
+    state = [0.0, 3.0]
+    if x > 0:
+        state = [1.0, 2.0]
+    state[0] += x
+    state.append(x)
+    return state[0] * state[1] + state[2]
+
+
+def replaced_in_each_turn(x: Any) -> Any:
+    state = [x, 1.0]
+    while state[0] < 3:
+        state = [state[0] + 1.0, x]
+    state[0] += state[1]
+    return state[0]
+
+
+@pytest.mark.parametrize("function", [added_to_in_place, same_list_on_both_paths, replaced_on_one_side,
+                                      replaced_in_each_turn])
+@pytest.mark.parametrize("x", [1.5, -1.5])
+def test_lists_stay_the_objects_that_they_are(function: Callable[..., Any], x: float) -> None:
+    assert_equal(jit(python_control_flow(function))(x), function(x))
+
+
+def test_a_list_that_is_one_of_two_does_not_change() -> None:
+    def one_of_two(x: Any) -> Any:
+        above, below = [0.0], [0.0]
+        counts = above if x > 0 else below
+        counts[0] += 1.0
+        return above[0] - below[0]
+
+    def of_a_loop(x: Any) -> Any:
+        values = [x]
+        other = values
+        while x < 3:
+            values = [x]
+            x = x + 1
+        other.append(2.0)
+        return len(values)
+
+    def message(function: Callable[..., Any], first: int, second: int) -> str:
+        return (f"a list changes that is one of two, chosen by the traced condition at {line_of(function, first)}: "
+                "whether the other one changes with it depends on the condition. Choose between copies, list(x), or "
+                f"change the list in the block\n  at {line_of(function, second)}")
+
+    assert refusal(one_of_two, 1.5) == message(one_of_two, 2, 3)
+    assert refusal(of_a_loop, 1.5) == message(of_a_loop, 3, 6)
