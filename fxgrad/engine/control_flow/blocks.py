@@ -136,8 +136,8 @@ def _refuse_choice(container: Any) -> None:
     choices = _choices.get() or []
     for choice in choices:
         for ones, others in ((choice.given, choice.sources), (choice.sources, choice.given)):
-            if _among(ones, [container]) and any(
-                    others[place] is not container and _is_held(others, place, choices) for place in range(len(others))):
+            places = range(len(others)) if _among(ones, [container]) else ()
+            if any(others[place] is not container and _is_held(others, place, choices) for place in places):
                 name = type(container).__name__
                 raise refuse(f"a {name} changes that is one of two, chosen by the traced condition at {choice.line}: "
                              f"whether the other one changes with it depends on the condition. Choose between copies, "
@@ -153,10 +153,9 @@ _ALONE = _references([object()], 0)
 
 def _is_held(containers: list[Any], place: int, choices: Sequence[_Choice]) -> bool:
     """Return whether more than the notes in this file refer to a container: then a name or another container does."""
-    container = containers[place]
-    noted = sum(each is container for choice in choices for each in (*choice.given, *choice.sources))
-    made = id(container) in (_local.get() or {})
-    return _references(containers, place) > _ALONE + noted + made  # the name `container` stands for the list's place
+    key = id(containers[place])
+    noted = sum(id(each) == key for choice in choices for each in (*choice.given, *choice.sources))
+    return _references(containers, place) > _ALONE + noted - 1 + (key in (_local.get() or {}))  # `containers` is a note
 
 
 class LocalContainers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.sources import equation_source
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import RecordedDefinitions, is_literal, rewrites
-from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.comparison import eq, gt, lt
 from fxgrad.engine.ops.families import is_linear
 from fxgrad.engine.ops.pointwise import add, add_p, align, binary, is_same, operation, scalar_like, unary
 from fxgrad.engine.ops.select import where
@@ -238,9 +238,15 @@ def _nonzero_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict
 # --- extrema ----------------------------------------------------------------------------------------------------
 
 
-def _share(x: Any, out: Any, y: Any) -> Any:
-    """Return the share of the tangent of x in the extremum `out` of x and y: 1, 0, or 1/2 at a tie."""
-    return where(eq(x, out), where(eq(y, out), 0.5, scalar_like(1.0, x)), 0.0)
+def _share(x: Any, out: Any, y: Any, is_chosen: Callable[[Any, Any], Any]) -> Any:
+    """Return the share of the tangent of x in the extremum `out` of x and y: 1, 0, or 1/2 at a tie.
+
+    Real operands are compared with each other: XLA may compute them again beside a stored `out`, rounded differently,
+    so that neither equals it.
+    """
+    if dtypes.is_complex(aval_of(x).dtype):
+        return where(eq(x, out), where(eq(y, out), 0.5, scalar_like(1.0, x)), 0.0)
+    return where(eq(x, y), 0.5, where(is_chosen(x, y), scalar_like(1.0, x), 0.0))
 
 
 def complex_extremum(lax: Any, name: str, x: Any, y: Any) -> Any:
@@ -257,10 +263,14 @@ def _extremum_xla(lax: Any, name: str, *operands: Any) -> Any:
     return getattr(lax, name)(*operands)
 
 
-_EXTREMUM = [lambda t, out, x, y: mul(t, _share(x, out, y)), lambda t, out, x, y: mul(t, _share(y, out, x))]
-max_p = binary("max", numpy=np.maximum, accepts="any", public="maximum", tangents=_EXTREMUM,
+def _extremum_tangents(is_chosen: Callable[[Any, Any], Any]) -> list[Callable[..., Any]]:
+    return [lambda t, out, x, y: mul(t, _share(x, out, y, is_chosen)),
+            lambda t, out, x, y: mul(t, _share(y, out, x, is_chosen))]
+
+
+max_p = binary("max", numpy=np.maximum, accepts="any", public="maximum", tangents=_extremum_tangents(gt),
                xla=lambda lax, x, y: _extremum_xla(lax, "max", x, y), broadcasts=True)
-min_p = binary("min", numpy=np.minimum, accepts="any", public="minimum", tangents=_EXTREMUM,
+min_p = binary("min", numpy=np.minimum, accepts="any", public="minimum", tangents=_extremum_tangents(lt),
                xla=lambda lax, x, y: _extremum_xla(lax, "min", x, y), broadcasts=True)
 max, min = operation(max_p), operation(min_p)
 

@@ -122,3 +122,21 @@ def test_infinite_slopes_of_roots_are_among_the_singular_points() -> None:
         assert fxgrad.grad(fxgrad.nan_safe(lambda x, primitive=primitive: bind(primitive, x)[0]))(0.0) == np.inf
         point, = singular_points.of(primitive)
         assert (point.operands, point.first) == ((0.0,), np.inf)
+
+
+@pytest.mark.parametrize("extremum", [fnp.maximum, fnp.minimum])
+def test_shares_of_extrema_compare_the_operands_alone(extremum: Any) -> None:
+    """XLA may compute operands again, rounded differently from a stored extremum, so that neither equals it."""
+    program = fxgrad.make_program(fxgrad.grad(lambda x: fnp.sum(extremum(x, 0.1 * x) ** 2)))(X)
+    extrema = {each.outputs[0] for each in program.equations if each.primitive.name in ("max", "min")}
+    compared = [each for each in program.equations if each.primitive.name in ("eq", "lt", "gt")]
+    assert (len(extrema), len(compared)) == (1, 3)
+    assert not any(operand in extrema for each in compared for operand in each.inputs)
+
+
+def test_shares_of_extrema_at_ties_and_nans() -> None:
+    x, y = np.array([1.0, 2.0, 3.0, np.nan, 1.0, 0.0]), np.array([2.0, 2.0, 1.0, 1.0, np.nan, -0.0])
+    for extremum, share in ((fnp.maximum, [0, 0.5, 1, 0, 0, 0.5]), (fnp.minimum, [1, 0.5, 0, 0, 0, 0.5])):
+        of_x, of_y = fxgrad.grad(lambda x, y: fnp.sum(extremum(x, y)), argnums=(0, 1))(x, y)  # noqa: B023
+        np.testing.assert_array_equal(of_x, share)
+        np.testing.assert_array_equal(of_y, [*share[2::-1], *share[3:]])
