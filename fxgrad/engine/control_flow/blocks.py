@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Self
+from weakref import WeakSet
 
 import numpy as np
 
@@ -116,6 +117,15 @@ class _Choice(NamedTuple):
 
 
 _choices: ContextVar[list[_Choice] | None] = ContextVar("choices_of_containers", default=None)
+_marks: ContextVar[WeakSet[Any] | None] = ContextVar("marks_of_call", default=None)
+"""Objects with the `values` of variables at an earlier place, and the `changes` of lists since."""
+
+
+def note_mark(mark: Any) -> None:
+    """Note an object whose `values` and `changes` do not count as names for lists."""
+    marks = _marks.get()
+    if marks is not None:
+        marks.add(mark)
 
 
 def note_choice(given: Sequence[Any], sources: Sequence[Any]) -> None:
@@ -155,6 +165,8 @@ def _is_held(containers: list[Any], place: int, choices: Sequence[_Choice]) -> b
     """Return whether more than the notes in this file refer to a container: then a name or another container does."""
     key = id(containers[place])
     noted = sum(id(each) == key for choice in choices for each in (*choice.given, *choice.sources))
+    for mark in _marks.get() or ():
+        noted += sum(id(each) == key for each in mark.values.values()) + (key in mark.changes)
     return _references(containers, place) > _ALONE + noted - 1 + (key in (_local.get() or {}))  # `containers` is a note
 
 
@@ -162,13 +174,13 @@ class LocalContainers:
     """Notes the lists and dicts that a converted function, and those that it calls, make."""
 
     def __enter__(self) -> None:
-        self._token = _local.set({}) if _local.get() is None and current.get() is not None else None
-        self._choices = None if self._token is None else _choices.set([])
+        self._tokens: list[tuple[ContextVar[Any], Any]] = []
+        if _local.get() is None and current.get() is not None:
+            self._tokens = [(_local, _local.set({})), (_choices, _choices.set([])), (_marks, _marks.set(WeakSet()))]
 
     def __exit__(self, *_: object) -> None:
-        if self._token is not None and self._choices is not None:
-            _local.reset(self._token)
-            _choices.reset(self._choices)
+        for variable, token in self._tokens:
+            variable.reset(token)
 
 
 def fresh(container: Any) -> Any:

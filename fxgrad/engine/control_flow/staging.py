@@ -21,6 +21,7 @@ from fxgrad.engine.control_flow.blocks import (
     Changes,
     note_change,
     note_choice,
+    note_mark,
     probes,
     refuse,
     replace_items,
@@ -772,8 +773,9 @@ class Mark:
     """A place in the recordings of all current tapes, with the values of variables, to go back to."""
 
     def __init__(self, cells: Cells) -> None:
-        self._cells, self._values = cells, read(cells)
-        self._changes: Changes = {}
+        self._cells, self.values = cells, read(cells)
+        note_mark(self)
+        self.changes: Changes = {}
         self._tapes: list[tuple[Tape, Any]] = []
         tape = current.get()
         while tape is not None:
@@ -781,15 +783,15 @@ class Mark:
             tape = tape.parent
 
     def __enter__(self) -> None:
-        self._token = probes.set((*probes.get(), self._changes))
+        self._token = probes.set((*probes.get(), self.changes))
 
     def __exit__(self, *_: object) -> None:
         probes.reset(self._token)
 
     def rewind(self) -> None:
         """Forget what was recorded since, and set the variables back, and lists that changed within the mark."""
-        write(self._cells, self._values)
-        for change in self._changes.values():
+        write(self._cells, self.values)
+        for change in self.changes.values():
             change.undo()
         for tape, mark in self._tapes:
             tape.rewind(mark)

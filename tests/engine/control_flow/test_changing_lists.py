@@ -286,8 +286,22 @@ def replaced_in_each_turn(x: Any) -> Any:
     return state[0]
 
 
+def replaced_in_turns_that_python_counts(x: Any) -> Any:
+    number, state = 0, [0.0, 0.0]
+    while number < 3:
+        if x > number:
+            state = [1.0 + number, 2.0]
+        state[0] += x
+        number += 1
+    for number in range(3):
+        if x > number:
+            state = [state[0], state[1] + 1.0]
+        state[1] += x
+    return state[0] + state[1]
+
+
 @pytest.mark.parametrize("function", [added_to_in_place, same_list_on_both_paths, replaced_on_one_side,
-                                      replaced_in_each_turn])
+                                      replaced_in_each_turn, replaced_in_turns_that_python_counts])
 @pytest.mark.parametrize("x", [1.5, -1.5])
 def test_lists_stay_the_objects_that_they_are(function: Callable[..., Any], x: float) -> None:
     assert_equal(jit(python_control_flow(function))(x), function(x))
