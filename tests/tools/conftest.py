@@ -11,7 +11,7 @@ import pytest
 from tests.support.browser import CHROMIUM, FLAGS
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop must not run while other tests start theirs
 def browser() -> Iterator[Any]:
     playwright = pytest.importorskip("playwright.sync_api")
     if CHROMIUM is None:
