@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from fxgrad.engine.core.analysis import Analysis
-from fxgrad.engine.core.program import Atom, Program
+from fxgrad.engine.core.program import Atom, Equation, Program
 
 How = Literal["same", "entry", "carry", "piece", "inside"]
 
@@ -112,6 +112,17 @@ def _put_program(value: Any, places: Sequence[int], program: Program) -> Any:
     items = [*value]
     items[first] = _put_program(items[first], rest, program)
     return value._make(items) if hasattr(value, "_make") else type(value)(items)
+
+
+def rewrite_programs(equation: Equation, rewrite: Callable[[Region], Program]) -> Equation:
+    """Return the equation with `rewrite(region)` for the program of each region; itself if all stay the same."""
+    if equation.primitive.regions is None:
+        return equation
+    regions = equation.regions
+    programs = [rewrite(region) for region in regions]
+    if all(new is region.program for new, region in zip(programs, regions, strict=True)):
+        return equation
+    return equation.replace(equation.inputs, replace_programs(equation.params, regions, programs))
 
 
 # --- what depends on what -----------------------------------------------------------------------------------------

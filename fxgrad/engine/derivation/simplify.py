@@ -10,7 +10,7 @@ from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Program, Provenance, Variable
 from fxgrad.engine.core.program_properties import ProgramAttribute, is_effectful
-from fxgrad.engine.core.regions import replace_programs
+from fxgrad.engine.core.regions import rewrite_programs
 from fxgrad.engine.core.sources import at_source
 from fxgrad.engine.derivation.ordering import line_by_line
 from fxgrad.engine.derivation.simplifying import MergedEquations, SimplifyingTape
@@ -120,13 +120,9 @@ _WRITTEN_ROLES = {"branch", "body", "condition", "step", "back", "solve", "funct
 
 def _with_readable_bodies(equation: Equation) -> Equation:
     """Return the equation with its nested programs simplified for display."""
-    regions = equation.regions
-    if not regions or any(region.role not in _WRITTEN_ROLES for region in regions):
+    if any(region.role not in _WRITTEN_ROLES for region in equation.regions):
         return equation
-    programs = [simplify_for_display(region.program) for region in regions]
-    if all(new is region.program for new, region in zip(programs, regions, strict=True)):
-        return equation
-    return equation.replace(equation.inputs, replace_programs(equation.params, regions, programs))
+    return rewrite_programs(equation, lambda region: simplify_for_display(region.program))
 
 
 def _simplify(program: Program, as_written: bool, merged: MergedEquations | None = None,

@@ -17,7 +17,7 @@ from fxgrad.engine.analyses.fusing import CONVOLUTION, DOT, KERNEL, LOOP, UPDATE
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import definitions, memoize
-from fxgrad.engine.core.regions import replace_programs
+from fxgrad.engine.core.regions import rewrite_programs
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.executors.platforms import default_device
 from fxgrad.engine.ops.products import dot_general_p
@@ -47,19 +47,9 @@ def _rewritten(program: Program) -> Program:
     for equation in program.equations:
         if equation.primitive is reduce_sum_p and _is_slow(program, equation):
             equations += _product(equation)
-        elif equation.primitive.regions is not None:
-            equations.append(_with_rewritten_regions(equation))
         else:
-            equations.append(equation)
+            equations.append(rewrite_programs(equation, lambda region: with_column_products(region.program)))
     return program if equations == program.equations else program.replace(equations=equations)
-
-
-def _with_rewritten_regions(equation: Equation) -> Equation:
-    regions = equation.regions
-    programs = [with_column_products(region.program) for region in regions]
-    if all(new is region.program for new, region in zip(programs, regions, strict=True)):
-        return equation
-    return equation.replace(equation.inputs, replace_programs(equation.params, regions, programs))
 
 
 def _is_slow(program: Program, equation: Equation) -> bool:

@@ -16,7 +16,7 @@ from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal
 from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable, join_scopes
 from fxgrad.engine.core.program_properties import count_equations, has_effects, memoize
-from fxgrad.engine.core.regions import replace_programs
+from fxgrad.engine.core.regions import rewrite_programs
 from fxgrad.engine.derivation.simplify import merge_equal_equations
 from fxgrad.engine.executors.platforms import default_device
 from fxgrad.engine.higher_order.call import named_call_p
@@ -103,13 +103,8 @@ def _without_named_calls(program: Program) -> Program:
 
 
 def _with_rolled_regions(equation: Equation, way: Way) -> Equation:
-    if equation.primitive.regions is None:
-        return equation
-    regions = equation.regions
-    programs = [roll_program(region.program, way) if region.role in _ROLES else region.program for region in regions]
-    if all(new is region.program for new, region in zip(programs, regions, strict=True)):
-        return equation
-    return equation.replace(equation.inputs, replace_programs(equation.params, regions, programs))
+    return rewrite_programs(equation, lambda region: roll_program(region.program, way) if region.role in _ROLES
+                            else region.program)
 
 
 def merge_equal_numbers(program: Program, captured: Sequence[Any]) -> tuple[Program, list[Any]]:
