@@ -261,4 +261,4 @@ class _Unfolding:
         steps = f", {region.times} steps of {len(region.program.equations)} equations each" if region.times != 1 else ""
         return (f"inline: the program would have more than {self._choices.limit} equations; it has as many at "
                 f"{self._holder.primitive}{where}{steps}. Choose fewer calls and loops by name or scope, or allow "
-                "more: unfold(program, limit=...)")
+                "more: inline(program, limit=...)")

@@ -34,7 +34,7 @@ def program_text(program: Program, *, style: Style = "compact", source: bool = T
       types and parameters.
     - `source`: whether each equation ends with the line of the user's code that recorded it.
     - `unfold`: whether library functions are shown as their equations instead of one line; the text is then that of
-      the program `fxgrad.text.unfold(program)`.
+      the program `fxgrad.inline(program)`.
     - `color`: whether the text contains escape sequences for a terminal; `parse` reads the text without them.
     - `constants`: arrays with more elements than this are elided as `...`; `True` prints all of them, `False` none.
     - `width`: the width at which lines are broken if possible. Comments are beyond it.

@@ -114,4 +114,4 @@ def test_too_many_equations_are_refused() -> None:
     assert str(caught.value).splitlines()[0] == (
         f"inline: the program would have more than 8 equations; it has as many at scan at test_unfold.py:{line}, 3 "
         "steps of 4 equations each. Choose fewer calls and loops by name or scope, or allow more: "
-        "unfold(program, limit=...)")
+        "inline(program, limit=...)")

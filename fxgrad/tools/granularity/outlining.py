@@ -27,7 +27,7 @@ def outline(program: Program, scopes: str | Sequence[str] = "*", *, depth: int |
 
     `scopes` are patterns of the outermost names to fold, by default all; scopes within scopes become calls within
     calls, down to `depth` of them. Adjacent equations of a scope become one call; a scope that a derivative re-enters
-    later becomes several. `unfold` restores the program.
+    later becomes several. `inline` restores the program.
 
     >>> import fxgrad, numpy as np
     >>> def network(x, W):

@@ -26,7 +26,7 @@ from fxgrad.tools.granularity.scalars import (
 
 NEEDS_UNROLLING = MissingRule("NEEDS_UNROLLING", (
     "is a loop or a branch. Unroll loops that run a known number of times first: "
-    "scalarize(unfold(program, loops=True)); others have no form in scalars"))
+    "scalarize(inline(program, loops=True)); others have no form in scalars"))
 NOT_IN_SCALARS = MissingRule("NOT_IN_SCALARS", (
     "has no form in scalars. Differentiate and compute it as an array operation, or enter a rule: "
     "fxgrad.tools.granularity.rules.scalar_rules.enter(rule, primitive)"))

@@ -40,7 +40,7 @@ def scalarize(program: Program, *, limit: int = 100_000) -> Program:
     round the last bit differently for many numbers than for one. Apart from these the bits are the same.
 
     Raises `UnsupportedError`, which names the operation and the user's line, for operations that have no form in
-    scalars: sorting, FFTs, decompositions, random numbers, traced indices, loops (unroll them by `unfold(program,
+    scalars: sorting, FFTs, decompositions, random numbers, traced indices, loops (unroll them by `inline(program,
     loops=True)` first) and branches. Raises `ArgumentError` if the result would have more than `limit` equations or
     inputs.
 

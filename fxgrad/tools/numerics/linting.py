@@ -24,7 +24,7 @@ def lint(fun: Callable[..., Any], *, only: Kinds | None = None, ignore: Kinds = 
     It takes the arguments of `fun`, of which only the types matter: arrays, numbers or `ShapeDtypeStruct`s. Nothing is
     computed. Each finding has the line, the fault, what to write, and a kind:
 
-    - "overflow" and "cancellation": the naive forms that `stabilise` rewrites;
+    - "overflow" and "cancellation": the naive forms that `stabilize` rewrites;
     - "derivative": operations without a derivative but 0 through which alone an argument reaches the result (round,
       argmax, comparisons, conversions to integers), with a remedy; logarithms, roots and quotients of values held at 0,
       and in a branch of `where`, whose derivatives are NaN;
