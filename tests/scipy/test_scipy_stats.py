@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -159,3 +160,54 @@ def test_outside_of_the_support_no_derivative_is_nan() -> None:
         function = getattr(stats, name).pdf
         slope = fxgrad.grad(lambda x, f=function, s=SHAPES[name]: np.sum(f(x, *s)))(np.array([-3.0, 8.0, -0.5]))
         assert np.isfinite(slope).all(), name
+
+
+@pytest.mark.parametrize(("name", "function"), FUNCTIONS)
+def test_a_nan_stays_a_nan(name: str, function: str) -> None:
+    found = getattr(getattr(stats, name), function)(np.array([np.nan, 0.5]), *parameters(name, function))
+    np.testing.assert_array_equal(np.isnan(found), [True, False])
+
+
+@pytest.mark.parametrize(("name", "shapes", "end"), [
+    ("gamma", (0.3,), math.inf), ("chi2", (0.6,), math.inf), ("beta", (0.3, 0.4), 1.0)])
+def test_probabilities_outside_of_the_support(name: str, shapes: tuple[float, ...], end: float) -> None:
+    x = np.array([-1e300, -3.0, -0.1, *([1.1, 4.0, 1e300] if end == 1.0 else [])])
+    for function in ("cdf", "sf", "logcdf", "logsf"):
+        ours = getattr(getattr(stats, name), function)
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(ours(x, *shapes), getattr(getattr(scipy.stats, name), function)(x, *shapes))
+        assert np.isnan(ours(x, *shapes[:-1], math.nan)).all()
+    both = getattr(stats, name)
+    for ours in (lambda x: both.cdf(x, *shapes), lambda x: both.sf(x, *shapes)):
+        np.testing.assert_array_equal(fxgrad.vmap(fxgrad.grad(ours))(x), 0.0)
+        np.testing.assert_array_equal(fxgrad.jvp(ours, (x,), (np.ones_like(x),))[1], 0.0)
+
+
+@pytest.mark.parametrize(("name", "shapes"), [("laplace", ()), ("gennorm", (1.0,)), ("gennorm", (2.0,)),
+                                              ("gennorm", (0.7,))])
+def test_the_slope_of_a_probability_is_the_density(name: str, shapes: tuple[float, ...]) -> None:
+    distribution = getattr(stats, name)
+    x = np.array([0.0, -0.0, 1e-300, -1e-300, 1e-17, -1e-12, 1e-5, -1e-3, 0.2, -3.0])
+    slope = fxgrad.vmap(fxgrad.grad(lambda x: distribution.cdf(x, *shapes)))(x)
+    np.testing.assert_allclose(slope, distribution.pdf(x, *shapes), rtol=1e-9)
+    np.testing.assert_allclose(distribution.cdf(x, *shapes), getattr(scipy.stats, name).cdf(x, *shapes), rtol=1e-14)
+
+
+def test_small_probabilities() -> None:
+    x = np.array([-700.0, -40.0, -1.0, 0.0, 1.0, 40.0])
+    np.testing.assert_allclose(stats.laplace.logcdf(x), scipy.stats.laplace.logcdf(x), rtol=1e-13)
+    np.testing.assert_allclose(stats.logistic.logcdf(x), scipy.stats.logistic.logcdf(x), rtol=1e-13)
+    np.testing.assert_allclose(stats.logistic.logsf(-x), scipy.stats.logistic.logsf(-x), rtol=1e-13)
+    assert stats.laplace.logcdf(-1e5) == pytest.approx(-1e5 - math.log(2))
+    assert stats.gennorm.logcdf(-40.0, 1.0) == pytest.approx(-40 - math.log(2))
+    q = np.array([0.0, 1e-300, 1e-20, 1e-5, 0.3])
+    np.testing.assert_allclose(stats.cauchy.ppf(q), scipy.stats.cauchy.ppf(q), rtol=1e-13)
+    np.testing.assert_allclose(stats.cauchy.isf(q), scipy.stats.cauchy.isf(q), rtol=1e-13)
+    np.testing.assert_array_equal(stats.truncnorm.cdf(np.array([-1e300, -math.inf]), -math.inf, 1.0), 0.0)
+    np.testing.assert_array_equal(stats.truncnorm.logsf(np.array([1e300, math.inf]), 3.0, math.inf), -math.inf)
+
+
+@pytest.mark.parametrize(("name", "function"), [each for each in FUNCTIONS if each[1] in ("ppf", "isf")])
+def test_no_point_has_a_probability_over_1_or_below_0(name: str, function: str) -> None:
+    found = getattr(getattr(stats, name), function)(np.array([-0.1, 1.1, 0.5]), *parameters(name, function))
+    np.testing.assert_array_equal(np.isnan(found), [True, True, False])

@@ -56,7 +56,7 @@ def continuous(name: str, shapes: str, density: Formula, inside: Formula | None 
             return fnp.subtract(density(z, *values), fnp.log(loc_and_scale[1]))
         within = inside(z, *values)
         point = fnp.where(within, z, anchor(*values) if callable(anchor) else anchor)
-        return fnp.where(within, fnp.subtract(density(point, *values), fnp.log(loc_and_scale[1])), -np.inf)
+        return fnp.where(within, fnp.subtract(density(point, *values), fnp.log(loc_and_scale[1])), _outside(z))
 
     def standard(formula: Formula) -> Formula:
         return lambda z, _, *values: formula(z, *values)
@@ -78,6 +78,11 @@ def continuous(name: str, shapes: str, density: Formula, inside: Formula | None 
     return Distribution(name, functions)
 
 
+def _outside(x: Any) -> Any:
+    """Return the logarithm of the density at points outside of the support: -inf, and NaN at a NaN."""
+    return fnp.where(fnp.isnan(x), x, -np.inf)
+
+
 def _point_function(name: str, names: Sequence[str], formula: Formula) -> Callable[..., Any]:
     def compute(x: Any, *values: Any) -> Any:
         *shapes, loc, scale = values
@@ -88,6 +93,7 @@ def _point_function(name: str, names: Sequence[str], formula: Formula) -> Callab
 def _probability_function(name: str, names: Sequence[str], formula: Formula) -> Callable[..., Any]:
     def compute(q: Any, *values: Any) -> Any:
         *shapes, loc, scale = values
+        q = fnp.where((q >= 0) & (q <= 1), q, np.nan)
         return fnp.add(fnp.multiply(formula(q, *shapes), scale), loc)
     return _with_signature(name, "q", names, compute)
 
@@ -102,7 +108,7 @@ def discrete(name: str, shapes: str, mass: Formula, inside: Formula, anchor: Any
         k = fnp.subtract(k, loc)
         within = inside(k, *shapes)
         point = fnp.where(within, k, anchor(*shapes) if callable(anchor) else anchor)
-        return fnp.where(within, mass(point, *shapes), -np.inf)
+        return fnp.where(within, mass(point, *shapes), _outside(k))
 
     functions = {"logpmf": _with_signature(f"{name}.logpmf", "k", names, logpmf),
                  "pmf": _with_signature(f"{name}.pmf", "k", names, lambda *given: fnp.exp(logpmf(*given)))}

@@ -24,8 +24,9 @@ def _from_0_to_n(k: Any, n: Any, *_: Any) -> Any:
 
 bernoulli = discrete(
     "bernoulli", "p", lambda k, p: xlogy(k, p) + xlog1py(1.0 - k, -p), lambda k, p: (k == 0) | (k == 1),
-    cdf=lambda k, p: fnp.where((p < 0) | (p > 1), math.nan, fnp.where(k < 0, 0.0, fnp.where(k < 1, 1.0 - p, 1.0))),
-    ppf=lambda q, p: fnp.where((q < 0) | (q > 1) | (p < 0) | (p > 1), math.nan,
+    cdf=lambda k, p: fnp.where((p < 0) | (p > 1) | fnp.isnan(k), math.nan,
+                               fnp.where(k < 0, 0.0, fnp.where(k < 1, 1.0 - p, 1.0))),
+    ppf=lambda q, p: fnp.where((q < 0) | (q > 1) | (p < 0) | (p > 1) | fnp.isnan(q), math.nan,
                                fnp.where(q == 0, -fnp.ones_like(q), (q > 1.0 - p).astype(q.dtype))))
 binom = discrete(
     "binom", "n p", lambda k, n, p: _ways(n, k) + xlogy(k, p) + xlog1py(n - k, -p), _from_0_to_n)
@@ -38,7 +39,7 @@ geom = discrete(
     "geom", "p", lambda k, p: xlog1py(k - 1.0, -p) + fnp.log(p), lambda k, p: k >= 1, 1.0)
 poisson = discrete(
     "poisson", "mu", lambda k, mu: xlogy(k, mu) - gammaln(k + 1.0) - mu, lambda k, mu: (k >= 0) & (fnp.floor(k) == k),
-    cdf=lambda k, mu: fnp.where(k >= 0, gammaincc(fnp.floor(fnp.maximum(k, 0.0)) + 1.0, mu), 0.0))
+    cdf=lambda k, mu: fnp.where(k < 0, 0.0, gammaincc(fnp.floor(fnp.maximum(k, 0.0)) + 1.0, mu)))
 
 
 _FEW, _TERMS = 200.0, 400

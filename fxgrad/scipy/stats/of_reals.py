@@ -30,34 +30,75 @@ def _positive(z: Any, *_: Any) -> Any:
     return z >= 0
 
 
+def _probability(formula: Any, anchor: float, high: float = math.inf, *, falling: bool = False) -> Any:
+    """Return `formula`, a probability that rises or falls from z = 0 to `high`, with 0 and 1 outside.
+
+    Points outside have no derivative: the formula gets `anchor` there, since its slope may be infinite at the ends. A
+    NaN among the parameters remains.
+    """
+    def probability(z: Any, *shapes: Any) -> Any:
+        known = fnp.equal(sum(shapes), sum(shapes))
+        below, above = (z < 0) & known, (z > high) & known
+        inner = formula(fnp.where(below | above, anchor, z), *shapes)
+        return fnp.where(below, float(falling), fnp.where(above, float(not falling), inner))
+    return probability
+
+
+def _left(z: Any) -> Any:
+    """Return z where it is negative, else 0; with `_right`, which has the derivative 1 at 0."""
+    return fnp.where(z < 0, z, 0.0)
+
+
+def _right(z: Any) -> Any:
+    return fnp.where(z < 0, 0.0, z)
+
+
 def _normal(z: Any) -> Any:
     return -0.5 * (fnp.square(z) + LOG_2PI)
 
 
 norm = continuous("norm", "", _normal, cdf=ndtr, sf=lambda z: ndtr(-z), logcdf=log_ndtr, logsf=lambda z: log_ndtr(-z),
                   ppf=ndtri, isf=lambda q: -ndtri(q))
+
+
+def _cauchy_ppf(q: Any) -> Any:
+    return fnp.where(q < 0.25, -1.0 / fnp.tan(math.pi * q), fnp.tan(math.pi * (q - 0.5)))  # q - 0.5 loses a small q
+
+
 cauchy = continuous(
     "cauchy", "", lambda z: -fnp.log1p(fnp.square(z)) - math.log(math.pi),
     cdf=lambda z: fnp.arctan2(1.0, -z) / math.pi, sf=lambda z: fnp.arctan2(1.0, z) / math.pi,
-    ppf=lambda q: fnp.tan(math.pi * (q - 0.5)), isf=lambda q: fnp.tan(math.pi * (0.5 - q)))
+    ppf=_cauchy_ppf, isf=lambda q: -_cauchy_ppf(q))
 expon = continuous(
     "expon", "", fnp.negative, _positive, cdf=lambda z: -fnp.expm1(-fnp.maximum(z, 0.0)),
-    logcdf=lambda z: fnp.where(z > 0, fnp.log(-fnp.expm1(-fnp.where(z > 0, z, 1.0))), -math.inf),
+    logcdf=lambda z: fnp.where(z <= 0, -math.inf, fnp.log(-fnp.expm1(-fnp.where(z <= 0, 1.0, z)))),
     sf=lambda z: fnp.exp(-fnp.maximum(z, 0.0)), logsf=lambda z: -fnp.maximum(z, 0.0), ppf=lambda q: -fnp.log1p(-q))
 gamma = continuous(
     "gamma", "a", lambda z, a: xlogy(a - 1.0, z) - z - gammaln(a), _positive, 1.0,
-    cdf=lambda z, a: gammainc(a, fnp.maximum(z, 0.0)), sf=lambda z, a: gammaincc(a, fnp.maximum(z, 0.0)))
+    cdf=_probability(lambda z, a: gammainc(a, z), 1.0),
+    sf=_probability(lambda z, a: gammaincc(a, z), 1.0, falling=True))
 chi2 = continuous(
     "chi2", "df", lambda z, df: xlogy(0.5 * df - 1.0, z) - 0.5 * z - gammaln(0.5 * df) - 0.5 * math.log(2.0) * df,
-    _positive, 1.0, cdf=lambda z, df: gammainc(0.5 * df, 0.5 * fnp.maximum(z, 0.0)),
-    sf=lambda z, df: gammaincc(0.5 * df, 0.5 * fnp.maximum(z, 0.0)))
+    _positive, 1.0, cdf=_probability(lambda z, df: gammainc(0.5 * df, 0.5 * z), 1.0),
+    sf=_probability(lambda z, df: gammaincc(0.5 * df, 0.5 * z), 1.0, falling=True))
 beta = continuous(
     "beta", "a b", lambda z, a, b: xlogy(a - 1.0, z) + xlog1py(b - 1.0, -z) - betaln(a, b),
-    lambda z, a, b: (z >= 0) & (z <= 1), 0.5, cdf=lambda z, a, b: betainc(a, b, fnp.clip(z, 0.0, 1.0)),
-    sf=lambda z, a, b: betainc(b, a, 1.0 - fnp.clip(z, 0.0, 1.0)))
-gennorm = continuous(
-    "gennorm", "beta", lambda z, beta: fnp.log(0.5 * beta) - gammaln(1.0 / beta) - fnp.power(fnp.abs(z), beta),
-    cdf=lambda z, beta: 0.5 * (1.0 + fnp.sign(z) * gammainc(1.0 / beta, fnp.power(fnp.abs(z), beta))))
+    lambda z, a, b: (z >= 0) & (z <= 1), 0.5, cdf=_probability(lambda z, a, b: betainc(a, b, z), 0.5, 1.0),
+    sf=_probability(lambda z, a, b: betainc(b, a, 1.0 - z), 0.5, 1.0, falling=True))
+
+
+def _gennorm(z: Any, beta: Any) -> Any:
+    return fnp.log(0.5 * beta) - gammaln(1.0 / beta) - fnp.power(fnp.abs(z), beta)
+
+
+def _gennorm_cdf(z: Any, beta: Any) -> Any:
+    near = fnp.power(fnp.abs(z), beta) < fnp.finfo(z.dtype).eps  # where the slope of `gammainc` may be infinite
+    size = fnp.power(fnp.abs(fnp.where(near, 1.0, z)), beta)
+    far = fnp.where(z < 0, gammaincc(1.0 / beta, size), 1.0 + gammainc(1.0 / beta, size))
+    return fnp.where(near, 0.5 + z * fnp.exp(_gennorm(0.0, beta)), 0.5 * far)
+
+
+gennorm = continuous("gennorm", "beta", _gennorm, cdf=_gennorm_cdf)
 gumbel_r = continuous(
     "gumbel_r", "", lambda z: -z - fnp.exp(-z), logcdf=lambda z: -fnp.exp(-z),
     sf=lambda z: -fnp.expm1(-fnp.exp(-z)), ppf=lambda q: -fnp.log(-fnp.log(q)))
@@ -66,10 +107,12 @@ gumbel_l = continuous(
     ppf=lambda q: fnp.log(-fnp.log1p(-q)))
 laplace = continuous(
     "laplace", "", lambda z: -fnp.abs(z) - math.log(2.0),
-    cdf=lambda z: 0.5 - fnp.sign(z) * 0.5 * fnp.expm1(-fnp.abs(z)))
+    cdf=lambda z: fnp.where(z < 0, 0.5 * fnp.exp(_left(z)), 1.0 - 0.5 * fnp.exp(-_right(z))),
+    logcdf=lambda z: fnp.where(z < 0, _left(z) - math.log(2.0), fnp.log1p(-0.5 * fnp.exp(-_right(z)))))
 logistic = continuous(
     "logistic", "", lambda z: -fnp.abs(z) - 2.0 * fnp.log1p(fnp.exp(-fnp.abs(z))), cdf=expit, sf=lambda z: expit(-z),
-    ppf=logit, isf=lambda q: -logit(q))
+    logcdf=lambda z: -fnp.logaddexp(0.0, -z), logsf=lambda z: -fnp.logaddexp(0.0, z), ppf=logit,
+    isf=lambda q: -logit(q))
 pareto = continuous(
     "pareto", "b", lambda z, b: fnp.log(b) - (b + 1.0) * fnp.log(z), lambda z, b: z >= 1, 1.0,
     cdf=lambda z, b: -fnp.expm1(-b * fnp.log(fnp.maximum(z, 1.0))),
@@ -80,7 +123,7 @@ t = continuous(
     - 0.5 * (df + 1.0) * fnp.log1p(fnp.square(z) / df))
 uniform = continuous(
     "uniform", "", fnp.zeros_like, lambda z: (z >= 0) & (z <= 1), cdf=lambda z: fnp.clip(z, 0.0, 1.0),
-    ppf=lambda q: fnp.where((q >= 0) & (q <= 1), q, math.nan))
+    ppf=lambda q: q)
 vonmises = continuous(
     "vonmises", "kappa", lambda z, kappa: kappa * (fnp.cos(z) - 1.0) - LOG_2PI - fnp.log(i0e(kappa)))
 wrapcauchy = continuous(
@@ -95,7 +138,7 @@ def _log_mass(a: Any, b: Any) -> Any:
     upper, lower = log_ndtr(high), log_ndtr(low)
     straddling = (a <= 0) & (b >= 0)
     across = fnp.log1p(-ndtr(fnp.where(straddling, a, -1.0)) - ndtr(-fnp.where(straddling, b, 1.0)))
-    apart = fnp.where(straddling, -1.0, lower - upper)
+    apart = fnp.where(straddling | (upper == -math.inf), -1.0, lower - upper)
     return fnp.where(straddling, across, fnp.where(straddling, 0.0, upper) + fnp.log1p(-fnp.exp(apart)))
 
 
