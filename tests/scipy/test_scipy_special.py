@@ -320,3 +320,9 @@ def test_few_elements_of_any_shape_are_compiled_once() -> None:
 def test_polygamma_of_high_orders() -> None:
     orders, x = np.array([12.0, 40.0, 80.0, 120.0])[:, None], np.array([9.5, 10.5, 12.5, 60.0])
     np.testing.assert_allclose(fsp.polygamma(orders, x), scipy.special.polygamma(orders, x), rtol=1e-12)
+
+
+def test_beta_function_of_a_small_negative_and_a_large_number() -> None:
+    a, b = np.array([[-1.5], [-10.3], [-200.7]]), np.array([1500.0, 1e10, 1e30, 1e300])
+    np.testing.assert_allclose(fsp.betaln(a, b), scipy.special.betaln(a, b), rtol=1e-12)
+    np.testing.assert_allclose(fsp.beta(-1.5, 1e30), scipy.special.beta(-1.5, 1e30), rtol=1e-12)

@@ -49,7 +49,7 @@ def _betaln_xla(lax: Any, a: Any, b: Any) -> Any:
     zero, one, infinity = lax.full_like(a, 0), lax.full_like(a, 1), lax.full_like(a, math.inf)
     positive = lax.bitwise_and(lax.gt(a, zero), lax.gt(b, zero))
     large = lax.full_like(a, 1e3 if a.dtype.itemsize == 8 else 8.0)  # from here on the series is exact to rounding
-    far = lax.bitwise_and(positive, lax.gt(lax.max(a, b), large))
+    far = lax.bitwise_and(lax.gt(lax.max(a, b), large), lax.gt(lax.add(a, b), large))
     series = xla_kernels.special("betaln")(lax, lax.select(far, a, one), lax.select(far, b, one))
     near = lax.sub(lax.add(lax.lgamma(a), lax.lgamma(b)), lax.lgamma(lax.add(a, b)))
     endless = lax.bitwise_and(positive, lax.eq(lax.max(a, b), infinity))
