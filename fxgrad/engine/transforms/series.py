@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fxgrad.engine import dtypes
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.cache_keys import param_key
@@ -239,8 +240,7 @@ class Expansion:
                 if place not in tangent.extra:
                     return Zero(operation.avals[place])
                 if self.sum_directions is not None and len(moving) == 1 == order + moving[0].shift and (
-                        acts_on_each.of(operation.primitive)) and (
-                        moving[0].aval.shape == operation.avals[place].shape):
+                        acts_on_each.of(operation.primitive)) and _keeps_real(moving[0].aval, operation.avals[place]):
                     return moving[0].scaled(order).mapped(push)
                 return push(*(each[order] for each in moving))
 
@@ -294,6 +294,11 @@ class Expansion:
 def derivative(series: Series) -> Series:
     """Return the series of the derivative by `t`."""
     return Series(series.aval, [], lambda order: times(series.part(order + 1), order + 1), series.shift + 1)
+
+
+def _keeps_real(operand: Aval, result: Aval) -> bool:
+    """Return whether a factor of `operand` may pass through an operation apart from its base: the conjugate may not."""
+    return operand.shape == result.shape and operand.dtype == result.dtype and not dtypes.is_complex(result.dtype)
 
 
 def times(value: Any, number: int) -> Any:
