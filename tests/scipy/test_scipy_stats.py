@@ -168,6 +168,12 @@ def test_a_nan_stays_a_nan(name: str, function: str) -> None:
     np.testing.assert_array_equal(np.isnan(found), [True, False])
 
 
+def test_a_nan_in_a_vector_stays_a_nan() -> None:
+    x = np.array([[np.nan, 0.5], [0.5, 0.5]])
+    np.testing.assert_array_equal(np.isnan(stats.dirichlet.logpdf(x.T, np.array([1.0, 2.0]))), [True, False])
+    np.testing.assert_array_equal(np.isnan(stats.multinomial.logpmf(2 * x, 2, np.array([0.5, 0.5]))), [True, False])
+
+
 @pytest.mark.parametrize(("name", "shapes", "end"), [
     ("gamma", (0.3,), math.inf), ("chi2", (0.6,), math.inf), ("beta", (0.3, 0.4), 1.0)])
 def test_probabilities_outside_of_the_support(name: str, shapes: tuple[float, ...], end: float) -> None:

@@ -33,15 +33,17 @@ def _dirichlet(x: Any, alpha: Any) -> Any:
     alpha = fnp.reshape(alpha, (*count, *(1,) * (len(given) - 1)))
     normalizer = gammaln(fnp.sum(alpha)) - fnp.sum(gammaln(alpha))
     density = normalizer + fnp.sum(xlogy(alpha - 1.0, x), axis=0)
-    on_simplex = fnp.all(x > 0, axis=0) & (fnp.abs(fnp.sum(x, axis=0) - 1.0) < 1e-6)
-    return fnp.where(on_simplex, density, -math.inf)
+    total = fnp.sum(x, axis=0)
+    on_simplex = fnp.all(x > 0, axis=0) & (fnp.abs(total - 1.0) < 1e-6)
+    return fnp.where(on_simplex | fnp.isnan(total), density, -math.inf)
 
 
 def _multinomial(x: Any, n: Any, p: Any) -> Any:
     """Return the log-probability of the counts `x`, along the last axis, in `n` draws with probabilities `p`."""
     x, n, p = inexact_operands(x, n, p)
     mass = gammaln(n + 1.0) + fnp.sum(xlogy(x, p) - gammaln(x + 1.0), axis=-1)
-    return fnp.where(fnp.equal(fnp.sum(x, axis=-1), n), mass, -math.inf)
+    total = fnp.sum(x, axis=-1)
+    return fnp.where(fnp.equal(total, n) | fnp.isnan(total), mass, -math.inf)
 
 
 def _multivariate_normal(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
