@@ -75,9 +75,9 @@ class LogNormal(NamedTuple):
 
     def logpdf(self, x: Any) -> Any:
         """Return the logarithm of the density at `x`; minus infinity at 0 and below."""
-        inside = fnp.greater(x, 0)
-        log = fnp.log(fnp.where(inside, x, 1.0))
-        return fnp.where(inside, Normal(*self).logpdf(log) - log, -math.inf)
+        outside = fnp.less_equal(x, 0)
+        log = fnp.log(fnp.where(outside, 1.0, x))
+        return fnp.where(outside, -math.inf, Normal(*self).logpdf(log) - log)
 
 
 class Uniform(NamedTuple):

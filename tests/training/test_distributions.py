@@ -114,6 +114,12 @@ def test_shapes_dtypes_and_containers() -> None:
 
 
 @pytest.mark.slow
+def test_a_nan_stays_a_nan_and_nothing_lies_outside() -> None:
+    found = d.LogNormal(0.2, 0.4).logpdf(np.array([np.nan, -1.0, 0.0, 1.0]))
+    np.testing.assert_array_equal(found[:3], [np.nan, -np.inf, -np.inf])
+    np.testing.assert_allclose(found[3], scipy.stats.lognorm(0.4, 0, np.exp(0.2)).logpdf(1.0))
+
+
 def test_score_functions_of_discrete_draws() -> None:
     def estimate(p: Any) -> Any:  # E[k²] = rate + rate²
         draws = fxgrad.stop_gradient(p.sample(KEY, (COUNT,)))
