@@ -429,7 +429,9 @@ def _products(apply: Callable[[Sequence[Any], int], list[Any]], coloring: Colori
             own = coloring.colors[first:first + aval.size].reshape(1, *aval.shape)
             first += aval.size
             numbers = np.arange(start, start + size, dtype=np.int32).reshape(size, *[1] * aval.ndim)
-            seeds.append((own == numbers).astype(aval.dtype))
+            seed = (own == numbers).astype(aval.dtype)
+            seed.flags.writeable = False  # or a copy of it is captured, and one of each slice
+            seeds.append(seed)
         found = apply(seeds, size)
         rows = [convert(reshape(value, (size, aval.size)), dtype) for value, aval in zip(found, targets, strict=True)]
         whole = rows[0] if len(rows) == 1 else concatenate(rows, 1)
