@@ -436,14 +436,13 @@ def _order_of(half: Linearized, compression: Compression, size: int) -> str:
     """
     count, equations = compression.columns.number + compression.rows.number, half.linear.equations
     if count < 2 or default_device().platform != "cpu" or used_axes(half.linear) or any(
-            equation.regions or equation.cost.flops > _FLOPS * sum(
-                atom.aval.size for atom in (*equation.inputs, *equation.outputs)) for equation in equations):
+            equation.regions or equation.cost.flops > _FLOPS * size for equation in equations):
         return "together"
     return "in turn" if count * len(equations) <= _IN_TURN else "loop" if count * size >= _IN_LOOP else "together"
 
 
 _FLOPS = 4
-"""Operations for each element of operands and results, at most, of what acts on elements."""
+"""Operations for each element of inputs and outputs, at most, of what acts on elements."""
 _IN_TURN = 64
 """Equations of all passes up to which they are compiled one by one."""
 _IN_LOOP = 1 << 20
