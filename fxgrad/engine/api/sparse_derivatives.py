@@ -408,9 +408,11 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
         columns, rows, places = plan.compression
         dtype = np.result_type(*(aval.dtype for aval in outputs), *(aval.dtype for aval in inputs)) if (
             len({aval.dtype for aval in (*outputs, *inputs)}) > 1) else outputs[0].dtype
-        ways = ((passes.push, columns, inputs, outputs), (passes.pull, rows, outputs, inputs))
-        parts = [part for way in ways for part in (
-            _products(*way, chunk_size, dtype) if order == "together" else _products_in_turn(*way, dtype, order))]
+        parts = []
+        for apply, coloring, sources, targets in ((passes.push, columns, inputs, outputs),
+                                                  (passes.pull, rows, outputs, inputs)):
+            parts += (_products(apply, coloring, sources, targets, chunk_size, dtype) if order == "together" else
+                      _products_in_turn(apply, coloring, sources, targets, dtype, order))
         flat = parts[0] if len(parts) == 1 else concatenate(parts, 0) if parts else None
         if is_bcoo and plan.pieces is not None:
             cut = [slice_in_dim(flat, first, last, 0) for first, last in plan.pieces]
