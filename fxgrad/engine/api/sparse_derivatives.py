@@ -491,12 +491,13 @@ def _products_in_turn(apply: Callable[[Sequence[Any], int | None], list[Any]], c
         return rows if len(rows) == 1 else [concatenate(rows, 0)]
 
     numbers = np.arange(coloring.number, dtype=np.int32)
-    if order == "in turn":
-        return [value for number in numbers for value in of_color(number)]
     if not numbers.size:
         return []
-    pass_of_color, captured = trace_at(of_color, [Aval((), numbers.dtype)], mode=WITH_LITERALS, name="a pass")
-    found, = bind_scan(pass_of_color, captured, [], [numbers], coloring.number)
+    if order == "in turn":  # stacked as together, or pieces on several devices would keep their places there
+        found = concatenate([reshape(of_color(number)[0], (1, _total(targets))) for number in numbers], 0)
+    else:
+        pass_of_color, captured = trace_at(of_color, [Aval((), numbers.dtype)], mode=WITH_LITERALS, name="a pass")
+        found, = bind_scan(pass_of_color, captured, [], [numbers], coloring.number)
     return [reshape(found, (coloring.number * _total(targets),))]
 
 
