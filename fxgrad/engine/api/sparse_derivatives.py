@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -32,15 +33,19 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize, used_axes
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.guards import drop_derived
+from fxgrad.engine.executors.platforms import default_device
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.higher_order.groups import select_marked
+from fxgrad.engine.higher_order.scan import bind_scan
+from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.indexing import Windows, gather
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import convert, reshape, zeros
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import Linearized, linearize_program
@@ -385,8 +390,10 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
 
     def build(*primals: Any) -> tuple[list[Any], None]:
         derived = linearize_program(program, wrt)
-        with ensure_compile_time_eval():  # what is linear in known seeds alone is computed once
-            return [*(results := derived(primals))[:len(program.outputs)], *entries(derived.extra, results)], None
+        results = derived(primals)
+        with ensure_compile_time_eval() if order == "together" else contextlib.nullcontext():
+            # What is linear in known seeds alone is computed once.
+            return [*results[:len(program.outputs)], *entries(derived.extra, results)], None
 
     def entries(half: Linearized, results: Sequence[Any]) -> list[Any]:
         count = len(program.outputs)
@@ -401,8 +408,11 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
         columns, rows, places = plan.compression
         dtype = np.result_type(*(aval.dtype for aval in outputs), *(aval.dtype for aval in inputs)) if (
             len({aval.dtype for aval in (*outputs, *inputs)}) > 1) else outputs[0].dtype
-        parts = [*_products(passes.push, columns, inputs, outputs, chunk_size, dtype),
-                 *_products(passes.pull, rows, outputs, inputs, chunk_size, dtype)]
+        parts = []
+        for apply, coloring, sources, targets in ((passes.push, columns, inputs, outputs),
+                                                  (passes.pull, rows, outputs, inputs)):
+            parts += (_products(apply, coloring, sources, targets, chunk_size, dtype) if order == "together" else
+                      _products_in_turn(apply, coloring, sources, targets, dtype, order))
         flat = parts[0] if len(parts) == 1 else concatenate(parts, 0) if parts else None
         if is_bcoo and plan.pieces is not None:
             cut = [slice_in_dim(flat, first, last, 0) for first, last in plan.pieces]
@@ -413,7 +423,32 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
             blocks.append(zeros(Aval((0,), dtype)) if flat is None or not chosen.size else _entries(flat, chosen))
         return blocks
 
-    return derive(program, (_PASSES, plan, main, chunk_size, is_bcoo, *moving), build, program.in_avals)
+    order = _order_of(half, plan.compression, _total(inputs) + _total(outputs)) if (
+        is_bcoo and not plan.is_product) else "together"
+    return derive(program, (_PASSES, plan, main, chunk_size, is_bcoo, order, *moving), build, program.in_avals)
+
+
+def _order_of(half: Linearized, compression: Compression, size: int) -> str:
+    """Return how XLA's passes over so many elements are ordered: "together", "in turn", or in a "loop" over colors.
+
+    XLA fuses passes that are done together into one loop over colors and elements, which computes the residuals again
+    for each color. In turn they are computed once, and unit vectors are made where they are used. That takes as many
+    instructions as colors, or a loop, which takes longer to compile. Products with matrices are better done for all
+    colors at once, and on accelerators one kernel is.
+    """
+    count, equations = compression.columns.number + compression.rows.number, half.linear.equations
+    if count < 2 or default_device().platform != "cpu" or used_axes(half.linear) or any(
+            equation.regions or equation.cost.flops > _FLOPS * size for equation in equations):
+        return "together"
+    return "in turn" if count * len(equations) <= _IN_TURN else "loop" if count * size >= _IN_LOOP else "together"
+
+
+_FLOPS = 4
+"""Operations for each element of inputs and outputs, at most, of what acts on elements."""
+_IN_TURN = 64
+"""Equations of all passes up to which they are compiled one by one."""
+_IN_LOOP = 1 << 20
+"""Elements of all passes from which on a loop is faster by more than it takes to compile."""
 
 
 def _products(apply: Callable[[Sequence[Any], int], list[Any]], coloring: Coloring, sources: Sequence[Aval],
@@ -429,12 +464,41 @@ def _products(apply: Callable[[Sequence[Any], int], list[Any]], coloring: Colori
             own = coloring.colors[first:first + aval.size].reshape(1, *aval.shape)
             first += aval.size
             numbers = np.arange(start, start + size, dtype=np.int32).reshape(size, *[1] * aval.ndim)
-            seeds.append((own == numbers).astype(aval.dtype))
+            seed = (own == numbers).astype(aval.dtype)
+            seed.flags.writeable = False  # or a copy of it is captured, and one of each slice
+            seeds.append(seed)
         found = apply(seeds, size)
         rows = [convert(reshape(value, (size, aval.size)), dtype) for value, aval in zip(found, targets, strict=True)]
         whole = rows[0] if len(rows) == 1 else concatenate(rows, 1)
         parts.append(reshape(whole, (size * _total(targets),)))
     return parts
+
+
+def _products_in_turn(apply: Callable[[Sequence[Any], int | None], list[Any]], coloring: Coloring,
+                      sources: Sequence[Aval], targets: Sequence[Aval], dtype: Any, order: str) -> list[Any]:
+    """Return the flat results of the passes for all colors, computed one after the other."""
+    colors = coloring.colors.astype(np.int32)
+    colors.flags.writeable = False
+
+    def of_color(color: Any) -> list[Any]:
+        seeds, first = [], 0
+        for aval in sources:
+            own = colors[first:first + aval.size].reshape(aval.shape)
+            first += aval.size
+            seeds.append(convert(eq(own, color), aval.dtype))
+        rows = [convert(reshape(value, (aval.size,)), dtype) for value, aval in zip(
+            apply(seeds, None), targets, strict=True)]
+        return rows if len(rows) == 1 else [concatenate(rows, 0)]
+
+    numbers = np.arange(coloring.number, dtype=np.int32)
+    if not numbers.size:
+        return []
+    if order == "in turn":  # stacked as together, or pieces on several devices would keep their places there
+        found = concatenate([reshape(of_color(number)[0], (1, _total(targets))) for number in numbers], 0)
+    else:
+        pass_of_color, captured = trace_at(of_color, [Aval((), numbers.dtype)], mode=WITH_LITERALS, name="a pass")
+        found, = bind_scan(pass_of_color, captured, [], [numbers], coloring.number)
+    return [reshape(found, (coloring.number * _total(targets),))]
 
 
 def _entries(flat: Any, places: Any) -> Any:

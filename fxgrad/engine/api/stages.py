@@ -39,12 +39,15 @@ class MadeFor(NamedTuple):
 class Stage:
     """A jax stage (`Traced`, `Lowered`, `Compiled`) whose methods all keep 64-bit dtypes."""
 
-    __slots__ = ("_as_they_are", "_captured", "_find_failed", "_made_for", "_stage")
+    __slots__ = ("_as_they_are", "_captured", "_find_failed", "_made_for", "_run", "_stage")
 
     def __init__(self, stage: Any, made_for: MadeFor, captured: tuple[Any, ...] = ()) -> None:
         self._stage, self._made_for = stage, made_for
         self._captured = captured  # values before the arguments
-        self._as_they_are: frozenset[type] | None = None  # types of arguments that need no x64 scope
+        # Bound once: a call of a compiled stage takes a few microseconds, and each look-up counts.
+        run = getattr(stage, "__call__", None)  # noqa: B004  (only compiled stages have it)
+        self._run: Any = functools.partial(run, *captured) if captured and run is not None else run
+        self._as_they_are: frozenset[type] = frozenset()  # types of arguments that need no x64 scope
         self._find_failed: Callable[[Args, Kwargs], Any] | None = None
 
     def with_flag(self, find_failed: Callable[[Args, Kwargs], Any] | None) -> Stage:
@@ -68,21 +71,28 @@ class Stage:
         Raises `ArgumentError`, a `TypeError`, for arguments that it was not made for, and `CheckError` for a failed
         check.
         """
+        if args and not kwargs:
+            for arg in args:
+                if type(arg) not in self._as_they_are:
+                    break
+            else:
+                if self._find_failed is None:
+                    return self._run(*args)
+        outputs = self._run_converted(args, kwargs)
         if self._find_failed is None:
-            return self._run(args, kwargs)
-        outputs, held = self._run(args, kwargs)
-        return outputs if np.asarray(held) else self._find_failed(args, kwargs)
+            return outputs
+        results, held = outputs
+        return results if np.asarray(held) else self._find_failed(args, kwargs)
 
-    def _run(self, args: Args, kwargs: Kwargs) -> Any:
-        classes = self._as_they_are
-        if classes is not None and not kwargs and (
-                classes.issuperset(map(type, args)) or classes.issuperset(map(type, tree.leaves(args)))):
-            return self._stage(*self._captured, *args)
+    def _run_converted(self, args: Args, kwargs: Kwargs) -> Any:
+        """Run it in the scope that 64-bit dtypes need, unless the types of the arguments are known to do without."""
+        if self._as_they_are and not kwargs and self._as_they_are.issuperset(map(type, tree.leaves(args))):
+            return self._run(*args)
         given, named = convert_arguments(args, kwargs)
         wide = not jax.config.jax_enable_x64  # type: ignore[attr-defined]
         with x64():
             try:
-                outputs = self._stage(*self._captured, *given, **named)
+                outputs = self._run(*given, **named)
             except TypeError:
                 self._refuse(args, kwargs)
                 raise

@@ -290,7 +290,16 @@ def is_unchanged(copied: Any, array: Any) -> bool:
     """Return whether an array is unchanged since its capture, bit for bit: -0.0 is not 0.0, and a NaN equals itself."""
     if copied.shape != array.shape or copied.dtype != array.dtype:
         return False
-    return copied.nbytes == 0 or np.asarray(copied).tobytes() == np.asarray(array).tobytes()
+    kind = _SAME_SIZE.get(copied.dtype.itemsize)
+    if copied.nbytes < _LARGE or kind is None or copied.dtype.hasobject:
+        return copied.nbytes == 0 or np.asarray(copied).tobytes() == np.asarray(array).tobytes()
+    return np.array_equal(np.asarray(copied).view(kind), np.asarray(array).view(kind))
+
+
+_SAME_SIZE: dict[int, type[np.unsignedinteger[Any]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+"""The integers that have the bits of numbers of so many bytes."""
+_LARGE = 1 << 16
+"""Bytes from which on arrays are compared without copies."""
 
 
 def is_frozen(array: Any) -> bool:

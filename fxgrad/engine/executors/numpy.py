@@ -1,7 +1,7 @@
 """Computing with NumPy: a plain interpreter of the kernels, and straight-line Python code generated from programs.
 
-A program seen for the first time is interpreted. From its second run on, generated code runs, which calls the same
-kernels in the same order, so the results are equal bit for bit.
+A program seen for the first time is interpreted, unless it computes large arrays. From its second run on, generated
+code runs, which calls the same kernels in the same order, so the results are equal bit for bit.
 """
 
 from __future__ import annotations
@@ -67,10 +67,20 @@ def call(program: Program, inputs: Sequence[Any]) -> list[Any]:
     runner: Runner | None = program.attributes.get(_RUNNER)
     if runner is not None:
         return runner(*inputs)
-    if has_run(program):
+    if has_run(program) or (_is_large(program) and config.check_level < 2):
         return runner_of(program)(*inputs)
     _HAS_RUN.put(program, True)
     return run_reference(program, inputs)
+
+
+def _is_large(program: Program) -> bool:
+    """Return whether generated code pays at once: the reference keeps all values, and large ones in new memory."""
+    equations = program.equations
+    return sum(var.aval.size for equation in equations for var in equation.outputs) > _LARGE * len(equations)
+
+
+_LARGE = 1 << 16
+"""Elements for each equation from which on its kernel takes longer than its code takes to be generated."""
 
 
 def has_run(program: Program) -> bool:

@@ -17,6 +17,7 @@ from scipy import optimize, sparse
 
 import fxgrad
 import fxgrad.numpy as fnp
+from fxgrad.engine.api import sparse_derivatives
 from fxgrad.engine.api.sparse_derivatives import SparsePlan, _Kept
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError
 
@@ -487,3 +488,70 @@ def test_patterns_pickle_and_serve_another_process() -> None:
     pattern = pickle.loads(pickle.dumps(fxgrad.sparsity(field)(X).jacobian))
     np.testing.assert_array_equal(fxgrad.jacobian(field, sparse=pattern)(X).toarray(),
                                   fxgrad.jacobian(field, sparse=True)(X).toarray())
+
+
+@pytest.mark.parametrize("order", ["together", "in turn", "loop"])
+@pytest.mark.parametrize("mode", ["forward", "reverse", "auto"])
+def test_compiled_passes_are_the_same_in_any_order(order: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+
+    def chosen(*_: object) -> str:
+        used.append(order)
+        return order
+
+    monkeypatch.setattr("fxgrad.engine.api.sparse_derivatives._order_of", chosen)
+    x = {"a": jnp.linspace(0.1, 1.0, 7, dtype="float32"), "b": jnp.linspace(-1.0, 1.0, 8, dtype="float32")}
+
+    def field(x):
+        a, b = x["a"], x["b"]
+        total = fnp.sum(b) * a[:1] if mode == "auto" else b[:1]  # a dense row
+        return fnp.concatenate([fnp.sin(a[1:]) * a[:-1] * b[2:], total]), fnp.exp(b) * b[::-1]
+
+    matrices = fxgrad.jit(fxgrad.jacobian(field, sparse=True, mode=mode))(x)
+    expected = jax.jacobian(field_of_jax(mode))(x)
+    for row, dense in zip(matrices, expected, strict=True):
+        for name in x:
+            assert row[name].data.dtype == np.float32
+            assert np.allclose(row[name].todense(), dense[name], atol=1e-6)
+    assert used
+
+    def total(x, f):
+        return sum(jnp.sum(leaf ** 3) for leaf in jax.tree.leaves(f(x)))
+
+    def ours(x):
+        return sum(fnp.sum(block.data ** 3) for row in fxgrad.jacobian(field, sparse=True, mode=mode)(x)
+                   for block in row.values())
+
+    slopes = jax.grad(total)(x, jax.jacobian(field_of_jax(mode)))
+    found = fxgrad.jit(fxgrad.grad(ours))(x)
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]), x)
+    batches = fxgrad.jit(fxgrad.vmap(fxgrad.grad(ours)))(stacked)
+    for name, slope in slopes.items():
+        assert np.allclose(found[name], slope, rtol=2e-5, atol=1e-5)
+        assert np.allclose(batches[name][0], slope, rtol=2e-5, atol=1e-5)
+
+
+def field_of_jax(mode: str):
+    def field(x):
+        a, b = x["a"], x["b"]
+        total = jnp.sum(b) * a[:1] if mode == "auto" else b[:1]
+        return jnp.concatenate([jnp.sin(a[1:]) * a[:-1] * b[2:], total]), jnp.exp(b) * b[::-1]
+    return field
+
+
+def test_passes_are_ordered_by_what_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, found = sparse_derivatives._order_of, []
+    monkeypatch.setattr(sparse_derivatives, "_order_of", lambda *args: found.append(original(*args)) or found[-1])
+
+    def order(function: Callable[[Any], Any], size: int) -> str:
+        fxgrad.make_program(fxgrad.jacobian(function, sparse=True))(jnp.ones(size))
+        return found.pop()
+
+    def wide(x):
+        return sum(fnp.sin(x[k:k - 30]) * x[k + 1:k - 29] for k in range(12))
+
+    matrix = np.eye(40) + np.eye(40, k=1)
+    assert order(lambda x: fnp.sin(x[1:]) * x[:-1], 500) == "in turn"
+    assert order(wide, 500) == "together"
+    assert order(wide, 50_000) == "loop"
+    assert order(lambda x: fnp.tanh(matrix @ x) * x, 40) == "together"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import threading
+import tracemalloc
 import warnings
 from typing import Any
 
@@ -391,3 +392,23 @@ def test_a_scalar_among_arrays_is_an_array() -> None:
         expected, got = both_ways(program, [scalar, x])
         assert_same_bits(got, expected)
     assert "ax0 = array(x0)" in source_of(lambda s, x: s * x + s, 0.1, np.ones(3))
+
+
+def test_programs_with_large_arrays_run_as_generated_code_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fxgrad.engine.config.check_level", 0)  # else results are checked one by one
+    x, size = np.linspace(0.0, 1.0, 10 ** 6), 8 * 10 ** 6
+
+    def chain(x):
+        for _ in range(12):
+            x = np.sin(x) * 2.0
+        return x
+
+    program = fxgrad.make_program(chain)(x)
+    tracemalloc.start()
+    try:
+        found, = numpy_executor.execute(program, [x])
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(found, chain(x))
+    assert most < 4 * size  # the interpreter would keep all 24

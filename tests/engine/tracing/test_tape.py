@@ -12,7 +12,7 @@ import pytest
 
 import fxgrad
 from fxgrad import config
-from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.avals import Aval, is_unchanged
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.tracing import interning
 from fxgrad.engine.tracing.tape import bind
@@ -177,3 +177,19 @@ def test_changing_constants_do_not_grow_the_table() -> None:
     for k in range(200):
         call(float(k))
     assert interning.num_recorded_operations() == before
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "bool", "bfloat16"])
+@pytest.mark.parametrize("size", [1, 100_000])
+def test_captured_arrays_are_compared_bit_for_bit(dtype: str, size: int) -> None:
+    array = np.zeros((size, 2), fxgrad.numpy.zeros((), dtype).dtype)
+    changed = array.copy()
+    assert is_unchanged(array, changed)
+    assert is_unchanged(array[:, 1], changed[:, 0])
+    changed[-1, 1] = True if dtype == "bool" else -0.0
+    assert not is_unchanged(array, changed)
+    assert is_unchanged(array[:, 0], changed[:, 0])
+    assert not is_unchanged(array[:, 1], changed[:, 1])
+    if dtype != "bool":
+        changed[0, 0] = array[0, 0] = np.nan
+        assert is_unchanged(array[:, 0], changed[:, 0])
