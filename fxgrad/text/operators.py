@@ -289,6 +289,7 @@ register_defaults([primitives.cumsum, primitives.cumprod, primitives.cummax, pri
 register_defaults([primitives.concatenate], dimension=0)
 register_defaults([primitives.stack, primitives.unstack], axis=0)
 register_defaults([primitives.argmax, primitives.argmin], index_dtype=dtypes.int64)
+register_defaults([primitives.attains], greatest=True)
 register_defaults([primitives.eigh], lower=True)
 register_defaults([primitives.qr], full_matrices=False, pivoting=False)
 register_defaults([primitives.svd], full_matrices=False, compute_uv=True)

@@ -8,6 +8,7 @@ from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.ops.reductions import (
     argmax_p,
     argmin_p,
+    attains_p,
     reduce_and_p,
     reduce_max_p,
     reduce_min_p,
@@ -47,6 +48,26 @@ def positions() -> list[Sample]:
             Sample(np.array([-0.0, 0.0]), params={"axis": 0, "index_dtype": int32})]
 
 
+def attained() -> list[Sample]:
+    """Rows with ties, NaNs and infinities, over one axis, several, and none.
+
+    The fourth, of which a law draws other numbers, has no row that these could leave without its extremum.
+    """
+    rows = np.array([[1, 3, 3], [np.nan, 2, 1], [np.inf, 0, np.inf], [-np.inf, -np.inf, -np.inf]])
+    cases = [(rows, rows.max(1, keepdims=True)), (rows[::2], rows[::2].max(keepdims=True)),
+             (rows.T.copy(), rows.T.max(0, keepdims=True)), (Draw((2, 3)), Draw((2, 3))), (rows, rows),
+             (np.zeros((0, 3)), np.zeros((0, 1)))]
+    return [*(Sample(x, out, params={"greatest": True}) for x, out in cases),
+            *(Sample(x.astype(dtype), out.astype(dtype), params={"greatest": True}, slow=True)
+              for dtype in REAL[1:] for x, out in cases[:1]),
+            *(Sample(rows[:2].astype(dtype), np.array([[3], [np.nan]], dtype), params={"greatest": True}, slow=True)
+              for dtype in COMPLEX),
+            *(Sample(np.array([[3, 1, 1], [2, 2, 2]], dtype), np.array([[1], [2]], dtype), params={"greatest": False},
+                     slow=index > 0) for index, dtype in enumerate(INTEGER)),
+            Sample(-rows, (-rows).min(1, keepdims=True), params={"greatest": False}),
+            Sample(np.array([True, False]), np.array([True]), params={"greatest": True})]
+
+
 EXTREMA = [*nonempty(reduced(*REAL, *COMPLEX, *INTEGER, "bool")),
            Sample(np.array([1, np.nan, 3]), params={"axes": (0,)}, without=no_derivatives("a NaN"))]
 LOGIC = reduced("bool", *INTEGER)
@@ -62,4 +83,5 @@ SAMPLES: dict[Primitive, list[Sample]] = {
     reduce_xor_p: LOGIC,
     argmax_p: positions(),
     argmin_p: positions(),
+    attains_p: attained(),
 }

@@ -69,37 +69,75 @@ def blocks_loss(count: int) -> Callable[..., Any]:
     return loss
 
 
-def gradient_of_blocks(count: int) -> None:
-    """What a process computes: one gradient of transformer blocks, jitted."""
-    gradient = fxgrad.jit(fxgrad.grad(blocks_loss(count)))
-    jax.block_until_ready(gradient(*models.transformer_arguments(count, count < 24)))
+def gradient_of_blocks(count: int) -> Callable[[], Any]:
+    """Return the call of what a process computes: one gradient of transformer blocks, jitted."""
+    gradient, args = fxgrad.jit(fxgrad.grad(blocks_loss(count))), models.transformer_arguments(count, count < 24)
+    return lambda: jax.block_until_ready(gradient(*args))
 
 
-def processes(small: bool) -> Peers:
-    """Whole processes, with what they import: one whose executable is on disk, and one that finds an empty folder."""
-    script = f"from benchmarks.first_calls import gradient_of_blocks; gradient_of_blocks({2 if small else 24})"
-    root = Path(__file__).resolve().parents[2]
+class Process:
+    """A process that imports all, and makes its first call, of that gradient, when it is told to.
+
+    The executable is in the folder `store`, or goes there.
+    """
+
+    def __init__(self, count: int, folder: str, store: str) -> None:
+        script = (f"from benchmarks.first_calls import gradient_of_blocks; call = gradient_of_blocks({count}); "
+                  "print(flush=True); input(); call(); print(flush=True)")
+        root = Path(__file__).resolve().parents[2]
+        # All modules have bytecode, as those of installed libraries have, whatever the settings of this process are.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={
+                **environment, "FXGRAD_EXECUTABLE_STORE": store, "FXGRAD_CHECK": "0",
+                "PYTHONPYCACHEPREFIX": os.path.join(folder, "bytecode"),
+                "PYTHONPATH": os.pathsep.join([str(root), str(root / "tools")])})
+
+    def wait(self) -> None:
+        """Wait for the next line of the process: it is ready, or has its result."""
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline():
+            raise SystemExit("a process of the benchmark failed; its message stands above")
+
+    def call(self) -> None:
+        """Have the process call, and wait for the result."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        self.wait()
+
+    def end(self) -> None:
+        """Wait for the end of the process."""
+        self._process.communicate()
+
+
+def processes(whole: bool, small: bool) -> Peers:
+    """A process that finds the executable of one before it on disk, and one that finds an empty folder.
+
+    Timed until the first result: as a `whole` with what they import, or from the call on.
+    """
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    store = os.path.join(folder, "store")
+    running: list[Process] = []
 
-    # All modules have bytecode, as those of installed libraries have, whatever the settings of this process are.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    def begin(path: str) -> None:
+        running.append(Process(2 if small else 24, folder, path))
+        running[-1].wait()
 
-    def run(path: str) -> None:
-        subprocess.run([sys.executable, "-c", script], check=True, env={
-            **environment, "FXGRAD_EXECUTABLE_STORE": path, "FXGRAD_CHECK": "0",
-            "PYTHONPYCACHEPREFIX": os.path.join(folder, "bytecode"),
-            "PYTHONPATH": os.pathsep.join([str(root), str(root / "tools")])})
+    def end() -> None:
+        while running:
+            running.pop().end()
+    atexit.register(end)
 
-    def with_store() -> None:
-        run(os.path.join(folder, "store"))
+    def peer(path: Callable[[], str]) -> Peer:
+        if whole:
+            return Peer(lambda: (begin(path()), running[-1].call()), result=None, prepare=end)
+        return Peer(lambda: running[-1].call(), result=None, prepare=lambda: (end(), begin(path())))
 
-    def without() -> None:
-        with tempfile.TemporaryDirectory() as empty:
-            run(empty)
-    with_store()
-    return {"fxgrad": Peer(with_store, result=None, prepare=nothing),
-            "the first process": Peer(without, result=None, prepare=nothing)}
+    begin(store)
+    running[-1].call()
+    return {"fxgrad": peer(lambda: store), "the first process": peer(lambda: tempfile.mkdtemp(dir=folder))}
 
 
 def of_problem(name: str) -> Workload:
@@ -119,5 +157,7 @@ WORKLOADS = [
              functools.partial(long_loop, 50_000), (Ratio("autograd", 1.0),)),
     Workload("first call: second process",
              "A process that finds the executable of the gradient of 24 transformer blocks on disk",
-             processes, (Ratio("the first process", 0.5),)),
+             functools.partial(processes, True), (Ratio("the first process", 0.5),)),
+    Workload("first call: second process, the call", "The first call of such a process, which has imported all",
+             functools.partial(processes, False), (Ratio("the first process", 0.2),)),
 ]

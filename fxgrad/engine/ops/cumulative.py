@@ -13,20 +13,21 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.sizes import surely_less
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.arithmetic import complex_extremum, mul, sub
-from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.comparison import eq, gt, lt
 from fxgrad.engine.ops.exponential import exp
 from fxgrad.engine.ops.families import check_axes, check_kind, check_same_dtype, linear_unary
 from fxgrad.engine.ops.joining import align_batch_axes
 from fxgrad.engine.ops.parts import is_finite
 from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.select import where
-from fxgrad.engine.ops.shaping import pad
+from fxgrad.engine.ops.shaping import pad, slice_in_dim
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import ShapeError
 
@@ -165,11 +166,27 @@ def _product_weights(x: Any, out: Any, axis: int, reverse: bool) -> tuple[Any, A
     return x, shift_along(out, 1.0, axis, reverse)
 
 
-def _extremum_weights(x: Any, out: Any, axis: int, reverse: bool) -> tuple[Any, Any]:
-    """Return 1 for the new element or for the extremum so far, and 1/2 each at a tie: a repeated max of two."""
-    tied = where(eq(shift_along(out, math.nan, axis, reverse), out), 0.5, scalar_like(1.0, x))
-    given = where(eq(x, out), tied, 0.0)
-    return sub(1.0, given), given
+def _extremum_weights(is_chosen: Callable[[Any, Any], Any]) -> Callable[..., tuple[Any, Any]]:
+    def weights(x: Any, out: Any, axis: int, reverse: bool) -> tuple[Any, Any]:
+        """Return 1 for the new element or for the extremum so far, and 1/2 each at a tie: a repeated max of two.
+
+        Real elements are compared with the extremum before them: XLA may compute them again beside a stored `out`,
+        rounded differently, so that they do not equal it.
+        """
+        if dtypes.is_complex(aval_of(x).dtype):
+            tied = where(eq(shift_along(out, math.nan, axis, reverse), out), 0.5, scalar_like(1.0, x))
+            given = where(eq(x, out), tied, 0.0)
+        else:
+            size = aval_of(x).shape[axis]
+            ahead, behind = (0, size - 1), (1, size)
+            later, before = (slice_in_dim(value, *part, axis) for value, part in (
+                (x, ahead if reverse else behind), (out, behind if reverse else ahead)))
+            share = where(eq(later, before), 0.5, where(is_chosen(later, before), scalar_like(1.0, x), 0.0))
+            config = [(0, 0, 0)] * len(aval_of(x).shape)
+            config[axis] = (0, 1, 0) if reverse else (1, 0, 0)
+            given = pad(share, scalar_like(1.0, x), config)
+        return sub(1.0, given), given
+    return weights
 
 
 def _logsumexp_weights(x: Any, out: Any, axis: int, reverse: bool) -> tuple[Any, Any]:
@@ -178,8 +195,8 @@ def _logsumexp_weights(x: Any, out: Any, axis: int, reverse: bool) -> tuple[Any,
 
 
 cumprod_p = _cumulative("cumprod", np.multiply, "numeric", _product_weights)
-cummax_p = _cumulative("cummax", np.maximum, "numeric", _extremum_weights)
-cummin_p = _cumulative("cummin", np.minimum, "numeric", _extremum_weights)
+cummax_p = _cumulative("cummax", np.maximum, "numeric", _extremum_weights(gt))
+cummin_p = _cumulative("cummin", np.minimum, "numeric", _extremum_weights(lt))
 cumlogsumexp_p = _cumulative("cumlogsumexp", np.logaddexp, "floating", _logsumexp_weights)
 
 

@@ -1,4 +1,4 @@
-"""Reductions: reduce_prod, reduce_max, reduce_min, reduce_and, reduce_or, reduce_xor, argmax, argmin.
+"""Reductions: reduce_prod, reduce_max, reduce_min, attains, reduce_and, reduce_or, reduce_xor, argmax, argmin.
 
 `reduce_sum` is in `structural`.
 """
@@ -19,9 +19,10 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.arithmetic import complex_extremum, div, mul
-from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.cumulative import cumprod, shift_along
-from fxgrad.engine.ops.families import check_axes, check_kind, reduced_shape, reduction
+from fxgrad.engine.ops.families import check_axes, check_kind, check_same_dtype, reduced_shape, reduction
+from fxgrad.engine.ops.joining import align_batch_axes
+from fxgrad.engine.ops.snippets import Snippet, snippets, ufunc_snippet
 from fxgrad.engine.ops.structural import (
     convert,
     has_trivial_axes,
@@ -103,7 +104,8 @@ def _extremum_jvp(primitive: Primitive, primals: list[Any], tangents: list[Any],
     if not aval.size:
         return [out], [Zero(aval_of(out))]
     kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(aval.shape))
-    chosen = convert(eq(x, reshape(out, kept)), aval.dtype)
+    attained, = bind(attains_p, x, reshape(out, kept), greatest=primitive is reduce_max_p)
+    chosen = convert(attained, aval.dtype)
     tangent = reduce_sum(mul(tangents[0], chosen), axes)
     return [out], [div(tangent, reduce_sum(chosen, axes))]
 
@@ -133,6 +135,57 @@ def reduce_max(x: Any, axes: Sequence[int]) -> Any:
 def reduce_min(x: Any, axes: Sequence[int]) -> Any:
     """Return the least element over `axes`, a NaN if there is one; ties share the tangent equally."""
     return bind(reduce_min_p, x, axes=tuple(sorted(axes)))[0] if axes else x
+
+
+# --- elements that are the extremum -----------------------------------------------------------------------------
+
+
+def _attains_abstract(x: Aval, out: Aval, *, greatest: bool) -> list[Aval]:
+    check_same_dtype("attains", x, out)
+    if x.ndim != out.ndim or any(extent not in (1, whole) for extent, whole in zip(out.shape, x.shape, strict=True)):
+        raise ShapeError(f"attains: extrema of shape {out.shape} of an array of shape {x.shape}; "
+                         "size 1 along the reduced axes and the array's sizes along the others are needed")
+    return [Aval(x.shape, dtypes.bool_)]
+
+
+def _attains_batch(size: int, values: list[Any], axes: list[int | None], *, greatest: bool,
+                   ) -> tuple[list[Any], list[int]]:
+    alike, at = align_batch_axes(size, values, axes)
+    return bind(attains_p, *alike, greatest=greatest), [at]
+
+
+def _attains_xla(lax: Any, x: Any, out: Any, *, greatest: bool) -> Any:
+    """Compare with the extrema; where no element equals that of its row, compare with those of x as a branch gets it.
+
+    XLA may compute x a second time for the comparison, with a product and a sum rounded as one, as it did not for the
+    extrema. The operands of a branch are stored, so that all that it computes of x starts from the same numbers.
+    """
+    def compared(x: Any, out: Any) -> Any:
+        return lax.eq(x, lax.broadcast_in_dim(out, x.shape, range(x.ndim)))
+
+    found = compared(x, out)
+    axes = tuple(axis for axis, extent in enumerate(x.shape) if out.shape[axis] != extent)
+    if not axes or not x.size or not dtypes.is_inexact(x.dtype):
+        return found
+    complete = lax.reduce_and(lax.reduce_or(found, axes), range(x.ndim - len(axes)))
+
+    def compared_again(x: Any, found: Any) -> Any:
+        return compared(x, lax.reshape(_extremum_xla(lax, "max" if greatest else "min", x, axes), out.shape))
+
+    return lax.cond(complete, lambda x, found: found, compared_again, x, found)
+
+
+attains_p = register(Primitive(
+    name="attains", abstract=_attains_abstract, numpy=ArrayKernel(lambda x, out, *, greatest: x == out),
+    xla=lambda lax, x, out, *, greatest: [_attains_xla(lax, x, out, greatest=greatest)],
+    jvp=NO_TANGENT, transpose=NOT_LINEAR, batch=_attains_batch,
+    cost=lambda x, out, **params: Cost(x.size, total_bytes([x, out], _attains_abstract(x, out, **params)))))
+"""Whether each element is the extremum of its row; `out` has the extrema, with size 1 along the reduced axes."""
+
+
+@snippets.register(attains_p)
+def _attains_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet:
+    return ufunc_snippet(np.equal, avals)
 
 
 # --- logic ------------------------------------------------------------------------------------------------------

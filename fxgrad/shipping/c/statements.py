@@ -113,6 +113,17 @@ def _reduction(primitive: Primitive) -> Rule:
     return rule
 
 
+def _attains(target: StatementContext) -> Callable[[], list[str]]:
+    x, out = target.once(0), target.many(1)
+
+    def lines() -> list[str]:
+        shape = x.aval.shape
+        indices = _ones(_indices(len(shape)), shape)
+        own = ["0" if extent == 1 else index for index, extent in zip(indices, out.aval.shape, strict=True)]
+        return loop_lines(indices, shape, [f"{target.write(indices)} = {x.at(indices)} == {out.at(own)};"])
+    return lines
+
+
 def _position(sign: str) -> Rule:
     def rule(target: StatementContext) -> Callable[[], list[str]]:
         x, axis = target.many(0), target.equation.params["axis"]
@@ -255,8 +266,9 @@ for _name, _rule in {
     "reduce_prod": _reduction(primitives.mul), "reduce_max": _reduction(primitives.max),
     "reduce_min": _reduction(primitives.min), "reduce_and": _reduction(primitives["and"]),
     "reduce_or": _reduction(primitives["or"]), "reduce_xor": _reduction(primitives.xor), "argmax": _position(">"),
-    "argmin": _position("<"), "cumsum": _running(primitives.add), "cumprod": _running(primitives.mul),
-    "cummax": _running(primitives.max), "cummin": _running(primitives.min), "scatter": _scatter(None),
+    "argmin": _position("<"), "attains": _attains, "cumsum": _running(primitives.add),
+    "cumprod": _running(primitives.mul), "cummax": _running(primitives.max), "cummin": _running(primitives.min),
+    "scatter": _scatter(None),
     "scatter_add": _scatter(primitives.add), "scatter_sub": _scatter(primitives.sub),
     "scatter_mul": _scatter(primitives.mul), "scatter_min": _scatter(primitives.min),
     "scatter_max": _scatter(primitives.max),

@@ -121,6 +121,11 @@ for _name, _rule in (
     onnx_rules.enter(_rule, primitives[_name])
 
 
+@register_onnx_rule("attains")
+def _attains(emission: Emission, operation: RuleOperation, values: Values) -> Values:
+    return [emission.graph.operation("Equal", *values)]
+
+
 @register_onnx_rule("argmax", "argmin")
 def _position(emission: Emission, operation: RuleOperation, values: Values) -> Values:
     """Return the first index of the extremum, or of a NaN."""

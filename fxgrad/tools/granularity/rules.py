@@ -194,6 +194,12 @@ scalar_rules.enter(_reduction_rule(primitives["or"]), primitives.reduce_or)
 scalar_rules.enter(_reduction_rule(primitives.xor), primitives.reduce_xor)
 
 
+@scalar_rules.register(primitives.attains)
+def _attains(scalars: Scalars, _: Equation, operands: list[Elements]) -> list[Elements]:
+    x, out = np.broadcast_arrays(*operands)
+    return [as_elements([scalars.apply(primitives.eq, *pair) for pair in zip(x.flat, out.flat, strict=True)], x.shape)]
+
+
 def _window_rule(name: str, combine: Primitive) -> Rule:
     """Return elements of each window combined, without the padding."""
     def rule(scalars: Scalars, equation: Equation, operands: list[Elements]) -> list[Elements]:

@@ -49,8 +49,8 @@ kinds.enter(
     primitives.concatenate,
     primitives.stack, primitives.split, primitives.unstack, primitives.slice, primitives.pad, primitives.rev,
     primitives.tile, primitives.gather, primitives.dynamic_slice, primitives.dynamic_update_slice, primitives.scatter,
-    primitives.sort, primitives.top_k, primitives.argmax, primitives.argmin, primitives.reduce_max,
-    primitives.reduce_min, primitives.cummax, primitives.cummin, primitives.reduce_window_max,
+    primitives.sort, primitives.top_k, primitives.argmax, primitives.argmin, primitives.attains,
+    primitives.reduce_max, primitives.reduce_min, primitives.cummax, primitives.cummin, primitives.reduce_window_max,
     primitives.reduce_window_min, primitives.scatter_max, primitives.scatter_min, primitives.device_put,
     primitives.sharding_constraint, primitives.pvary, primitives.take_equal, primitives.all_gather,
     primitives.all_to_all, primitives.ppermute, primitives.pmax, primitives.pmin, primitives.move)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import scipy.special
@@ -14,6 +18,7 @@ import fxgrad.scipy.linalg
 import fxgrad.scipy.special
 from fxgrad import config, errors, lax
 from fxgrad.engine.ops.exponential import cbrt_p, sqrt_p
+from fxgrad.engine.ops.reductions import attains_p
 from fxgrad.engine.ops.singular import singular_points
 from fxgrad.engine.tracing.tape import bind
 
@@ -140,3 +145,48 @@ def test_shares_of_extrema_at_ties_and_nans() -> None:
         of_x, of_y = fxgrad.grad(lambda x, y: fnp.sum(extremum(x, y)), argnums=(0, 1))(x, y)  # noqa: B023
         np.testing.assert_array_equal(of_x, share)
         np.testing.assert_array_equal(of_y, [*share[2::-1], *share[3:]])
+
+
+@pytest.mark.parametrize(("extremum", "beyond"), [(np.max, np.inf), (np.min, -np.inf)])
+def test_a_row_without_its_extremum_is_compared_again_compiled(extremum: Any, beyond: float) -> None:
+    """The extrema are those that XLA rounded otherwise than the elements beside the comparison."""
+    x = np.array([[[1.0, 3.0, 2.0], [3.0, 0.0, 1.0]], [[np.nan, 1.0, 2.0], [0.0, 1.0, 2.0]],
+                  [[4.0, 4.0, 5.0], [4.0, 5.0, 4.0]]])
+    compiled = jax.jit(fxgrad.to_jax(lambda x, out: bind(attains_p, x, out, greatest=extremum is np.max)[0]))
+    for axes in ((2,), (0,), (1, 2), (0, 2), ()):
+        out = extremum(x, axes, keepdims=True)
+        np.testing.assert_array_equal(compiled(x, out), x == out)
+        if axes:
+            np.testing.assert_array_equal(compiled(x, np.nextafter(out, beyond)), x == out)
+
+
+OPTIMIZED = """
+import numpy as np, fxgrad, fxgrad.numpy as fnp
+
+def network(act):
+    def loss(x, b):
+        h = x
+        for _ in range(2):
+            z = act(h)
+            h = z / (1.0 + fnp.sum(z * z, axis=-1, keepdims=True)) + b
+        return fnp.sum(fnp.abs(h))
+    return fxgrad.grad(loss)
+
+acts = {
+    "max": lambda h: h * 2.0 - fnp.max(h * 3.0, axis=-1, keepdims=True), "min": lambda h: h * fnp.min(h * 3.0, axis=0),
+    "several axes": lambda h: h - fnp.max(h * 3.0), "ptp": lambda h: h + fnp.ptp(h * 3.0, axis=-1, keepdims=True),
+    "cummax": lambda h: fxgrad.lax.cummax(h * 3.0, axis=0), "cummin": lambda h: fxgrad.lax.cummin(h * 3.0, axis=1)}
+for name, act in acts.items():
+    compiled = fxgrad.jit(network(act))
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        x, b = rng.normal(size=(3, 4)).astype("float32"), 0.3 * rng.normal(size=4).astype("float32")
+        np.testing.assert_allclose(compiled(x, b), network(act)(x, b), 1e-3, 1e-4, err_msg=f"{name} {seed}")
+"""
+
+
+@pytest.mark.slow
+def test_gradients_of_extrema_compiled_with_all_optimizations() -> None:
+    """XLA computes the operands twice there; the other tests compile with few optimizations (see conftest.py)."""
+    environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "XLA_FLAGS": ""}
+    subprocess.run([sys.executable, "-c", OPTIMIZED], check=True, env=environment)
