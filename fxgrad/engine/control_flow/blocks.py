@@ -163,14 +163,17 @@ def _refuse_choice(container: Any) -> None:
     """Raise if a list or dict is about to change that may be another one, which code of the user can still read."""
     choices = _choices.get() or []
     for choice in choices:
-        for ones, others in ((choice.given, choice.sources), (choice.sources, choice.given)):
-            places = range(len(others)) if _among(ones, [container]) else ()
-            if any(others[place] is not container and _is_held(others, place, choices) for place in places):
-                name = type(container).__name__
-                copied = name if type(container) in (list, dict) else "copy.copy"
-                raise refuse(f"a {name} changes that is one of two, chosen by the traced condition at {choice.line}: "
-                             f"whether the other one changes with it depends on the condition. Choose between copies, "
-                             f"{copied}(x), or change the {name} in the block")
+        alike = [choice.sources] if _among(choice.given, [container]) else []
+        alike += [choice.given] if _among(choice.sources, [container]) else []
+        if alike and alike[0] is choice.sources:  # others that may be one of the same
+            alike += [other.given for other in choices if _among(other.sources, choice.sources)]
+        if any(others[place] is not container and _is_held(others, place, choices)
+               for others in alike for place in range(len(others))):  # a name for each would count as one that holds it
+            name = type(container).__name__
+            copied = name if type(container) in (list, dict) else "copy.copy"
+            raise refuse(f"a {name} changes that is one of two, chosen by the traced condition at {choice.line}: "
+                         f"whether the other one changes with it depends on the condition. Choose between copies, "
+                         f"{copied}(x), or change the {name} in the block")
 
 
 def _references(containers: list[Any], place: int) -> int:

@@ -45,7 +45,7 @@ from fxgrad.engine.control_flow.blocks import text as text  # noqa: PLC0414
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
 from fxgrad.engine.control_flow.staging import UNSET, Counter, Mark, cells_of, choose, loop, truth, write
 from fxgrad.engine.control_flow.staging import branch as stage_branch
-from fxgrad.engine.control_flow.structures import is_record
+from fxgrad.engine.control_flow.structures import containers_in, is_record
 from fxgrad.engine.ops.comparison import not_ as logical_not
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
@@ -479,9 +479,13 @@ def _extreme(function: Any, is_better: Callable[[Any, Any], Any], args: Sequence
     best, best_key = items[0], keys[0]
     for each, its_key in zip(items[1:], keys[1:], strict=True):
         better = is_better(its_key, best_key)
-        best_key = if_expression(better, lambda its_key=its_key: its_key, lambda best_key=best_key: best_key)
-        best = best_key if key is None else if_expression(better, lambda each=each: each, lambda best=best: best)
+        best_key = _chosen(better, its_key, best_key)
+        best = best_key if key is None else _chosen(better, each, best)
     return best
+
+
+def _chosen(condition: Any, one: Any, other: Any) -> Any:
+    return if_expression(condition, lambda: one, lambda: other)
 
 
 def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> list[Any]:
@@ -491,24 +495,27 @@ def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> list[Any
     if len(items) < 2 or not _is_traced(keys):
         order = iter(keys)
         found = sorted(items, key=None if key is None else lambda _: next(order), reverse=reverse)
-        return fresh(found)  # type: ignore[no-any-return]
+        fresh(found)
+        return found
     refuse_in_try("sorted")
-    flat = [tree.flatten(each) for each in items]
+    flat: list[tuple[list[Any], Any]] = [tree.flatten(each) for each in items]
     try:
         columns = [fnp.stack([fnp.asarray(row[place]) for row, _ in flat]) for place in range(len(flat[0][0]))]
         orders = [[fnp.asarray(each) for each in (one if type(one) in (list, tuple) else [one])] for one in keys]
         ranks = [fnp.stack(column) for column in zip(*orders, strict=True)]
     except (TypeError, ValueError):
         ranks = columns = []
-    if not ranks or any(rank.ndim != 1 for rank in ranks) or any(structure != flat[0][1] for _, structure in flat):
+    if not ranks or containers_in((*items,)) or any(rank.ndim != 1 for rank in ranks) or any(
+            structure != flat[0][1] for _, structure in flat):
         raise refuse("sorted() of traced values takes numbers, or tuples of numbers of one length. Keep the others "
                      "apart, and sort with fxgrad.numpy.argsort")
     step = -1 if reverse else 1  # as Python's sort, equal items stay in their order then too
     place = fnp.lexsort([rank[::step] for rank in ranks][::-1])[::step]
     place = len(items) - 1 - place if reverse else place
     rows = [fnp.unstack(column[place]) for column in columns]
-    return fresh([tree.unflatten(flat[0][1], [row[number] for row in rows])  # type: ignore[no-any-return]
-                  for number in range(len(items))])
+    found = [tree.unflatten(flat[0][1], [row[number] for row in rows]) for number in range(len(items))]
+    fresh(found)
+    return found
 
 
 class _ListMethods:

@@ -15,14 +15,19 @@ from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import function_name
 
 _HEAP_TYPE = 1 << 9
-_LEAF = tree.structure(0)
+_LEAF: Any = tree.structure(0)
 
 
 def is_record(value: Any) -> bool:
     """Return whether a value is an object of a class written in Python, whose attributes are all that it has."""
     kind = type(value)
     return _is_record_class(kind) and type(getattr(value, "__dict__", None)) is dict and array_aval(value) is None and (
-        tree.structure(value) == _LEAF)
+        _is_leaf(value))
+
+
+def _is_leaf(value: Any) -> bool:
+    structure: Any = tree.structure(value)
+    return bool(structure == _LEAF)
 
 
 def _is_record_class(kind: type) -> bool:
@@ -102,7 +107,7 @@ def _packed(value: Any, around: tuple[int, ...] = (), pack: Callable[..., Any] |
     if id(value) not in around and is_record(value) and vars(value):
         inside = vars(value)
         return _Record((type(value), (*inside,)), [pack(each, (*around, id(value))) for each in inside.values()])
-    structure = tree.structure(value)
+    structure: Any = tree.structure(value)
     if structure == _LEAF or not structure.num_leaves:
         return value
     return tree.map(lambda part: part if part is value else pack(part, around), value,
@@ -114,14 +119,14 @@ def _unpacked(value: Any) -> Any:
         return dict(zip(value.keys, map(_unpacked, value.values), strict=True))
     if type(value) is _Record:
         kind, names = value.kind
-        made = object.__new__(kind)
+        made: Any = object.__new__(kind)
         vars(made).update(zip(names, map(_unpacked, value.values), strict=True))
         return made
     if type(value) is Kept:
         return value.container
     if type(value) in (list, tuple):
         return type(value)([_unpacked(each) for each in value])
-    if tree.structure(value) == _LEAF:
+    if _is_leaf(value):
         return value
     return tree.map(lambda part: part if part is value else _unpacked(part), value,
                     is_leaf=lambda part: part is not value)
@@ -178,17 +183,17 @@ def _shown(value: Any) -> str:
         items = [f"{key!r}: {_shown(each)}" for key, each in zip(value.keys, value.values, strict=True)]
         return f"{{{', '.join(items)}}}"
     if type(value) is _Record:
-        kind, names = value.kind
-        inside = ", ".join(f"{name}={_shown(each)}" for name, each in zip(names, value.values, strict=True))
+        kind, attributes = value.kind
+        inside = ", ".join(f"{name}={_shown(each)}" for name, each in zip(attributes, value.values, strict=True))
         return f"{kind.__name__}({inside})"
     if type(value) is list:
         return f"[{', '.join(map(_shown, value))}]"
     if isinstance(value, tuple):
         names = getattr(value, "_fields", None)
-        inside = [_shown(each) for each in value] if names is None else [
+        items = [_shown(each) for each in value] if names is None else [
             f"{name}={_shown(each)}" for name, each in zip(names, value, strict=True)]
-        kind = "" if names is None else type(value).__name__
-        return f"{kind}({', '.join(inside)}{',' * (len(inside) == 1 and names is None)})"
+        word = "" if names is None else type(value).__name__
+        return f"{word}({', '.join(items)}{',' * (len(items) == 1 and names is None)})"
     return repr(value)
 
 
