@@ -34,6 +34,7 @@ from fxgrad.engine.control_flow.structures import (
     flatten,
     items_with_kept,
     replace_items,
+    shared_in,
     unflatten,
     with_kept,
     word_for,
@@ -231,11 +232,14 @@ def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what:
         with around:
             function()
         containers.add(around.changed)
-        for name, value in {**result(), **containers.read()}.items():
+        found = {**result(), **containers.read()}
+        shared = shared_in(found.values())
+        for name, value in found.items():
             values[name] = None if value is UNSET else flatten(value)
             objects, outer[name] = containers.with_kept(name, value, around.made)
             if outer[name]:
                 kept[name] = flatten(objects)
+            outer[name] += [each for each in containers_in(value) if id(each) in shared]
         for flat in (*values.values(), *kept.values()):
             for number, aval in enumerate(() if flat is None else flat.avals):
                 if aval is not None and flat is not None:
@@ -301,11 +305,11 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: _Cont
     then, second_side = sides
     results: Values = {}
     recipes: tuple[list[Any], list[Any]] = ([], [])
-    waiting: list[tuple[str, list[Any], list[int], TreeDef, bool]] = []
+    waiting: list[tuple[str, list[Any], list[int], TreeDef]] = []
     for name in then.values:
         one, two = then.values[name], second_side.values[name]
         objects = [side.kept.get(name) for side in sides]
-        if same := _holds_same(*objects):  # the lists from before stay the objects that they are
+        if _holds_same(*objects):  # the lists from before stay the objects that they are
             one, two = objects
         if one is None and two is None:
             continue
@@ -345,18 +349,19 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: _Cont
                 leaves.append(None)
                 for side, flat, recipe, lack in zip(sides, (one, two), recipes, lacks, strict=True):
                     recipe.append((None if lack else side.places[id(flat), number], aval))
-        waiting.append((name, leaves, open_leaves, one.structure, same))
+        waiting.append((name, leaves, open_leaves, one.structure))
     programs = [_with_outputs(side.traced.program, recipe) for side, recipe in zip(sides, recipes, strict=True)]
     out_tree = tree.structure([0] * len(recipes[0]))
     joined = join_branches(what, [_nothing, _nothing], ["true", "false"], [
         TracedCall(program, side.traced.captured, out_tree) for program, side in zip(programs, sides, strict=True)])
     outputs = iter(_bind_choice(predicate, joined.programs, joined.captured))
-    for name, leaves, open_leaves, structure, same in waiting:
+    for name, leaves, open_leaves, structure in waiting:
         for number in open_leaves:
             leaves[number] = next(outputs)
         results[name] = unflatten(structure, leaves)
-        if not same:
-            note_choice(containers_in(results[name]), [each for side in sides for each in side.outer[name]])
+        stay = {id(leaf.container) for leaf in leaves if type(leaf) is Kept}
+        note_choice(containers_in(results[name], stay), [
+            each for side in sides for each in side.outer[name] if id(each) not in stay])
     return results
 
 
@@ -619,8 +624,11 @@ class _Loop:
                         self.body(counter.item(number))
                 values = {**read({name: self.cells[name] for name in self.names if name in self.cells}),
                           **self.containers.read()}
+                shared = shared_in(values.values())
                 for name, value in values.items():
                     flat = after[name] = None if value is UNSET else self._after(name, value, around, widened)
+                    self.outer.setdefault(name, {}).update({
+                        id(each): each for each in containers_in(value, self.kept.get(name, {})) if id(each) in shared})
                     for leaf, aval in zip(*((flat.leaves, flat.avals) if flat else ((), ())), strict=True):
                         if aval is not None:
                             places.append(len(outputs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from types import FunctionType, MemberDescriptorType
 from typing import Any, NamedTuple
@@ -217,6 +217,16 @@ def _kept(value: Any, made: Mapping[int, Any], found: list[Any], around: tuple[i
         found.append(value)
         return Kept(value)
     return _packed(value, around, lambda part, inside: _kept(part, made, found, inside))
+
+
+def shared_in(values: Iterable[Any]) -> dict[int, Any]:
+    """Return the containers that are in several places of values, by their identities."""
+    found: dict[int, Any] = {}
+    shared: dict[int, Any] = {}
+    for value in values:
+        for each in containers_in(value):
+            (shared if id(each) in found else found)[id(each)] = each
+    return shared
 
 
 def containers_in(value: Any, without: Collection[int] = ()) -> list[Any]:

@@ -376,6 +376,22 @@ def test_a_list_that_is_one_of_two_does_not_change() -> None:
                 "whether the other one changes with it depends on the condition. Choose between copies, list(x), or "
                 f"change the list in the block\n  at {line_of(function, second)}")
 
+    def shared_by_two_names(x: Any) -> Any:
+        above, below = [0.0], [0.0]
+        if x > 0:
+            above = below
+        else:
+            below = [2.0]
+        below[0] += 1.0
+        return above[0] - below[0]
+
+    def made_in_the_block(x: Any) -> Any:
+        above, below = [0.0], [0.0]
+        if x > 0:
+            above = below = [x]
+        below[0] += 1.0
+        return above[0] - below[0]
+
     def of_turns(x: Any) -> Any:
         values = [x]
         other = values
@@ -396,6 +412,8 @@ def test_a_list_that_is_one_of_two_does_not_change() -> None:
 
     assert refusal(one_of_two, 1.5) == message(one_of_two, 2, 3)
     assert refusal(of_a_loop, 1.5) == message(of_a_loop, 3, 6)
+    assert refusal(shared_by_two_names, 1.5) == message(shared_by_two_names, 2, 6)
+    assert refusal(made_in_the_block, 1.5) == message(made_in_the_block, 2, 4)
     for function in (of_turns, of_inner):
         assert refusal(function, 1.5) == (
             f"a list is changed inside the traced `while` at {line_of(function, 3)}, which is traced once and may run "
