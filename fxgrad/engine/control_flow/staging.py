@@ -520,7 +520,7 @@ class _Loop:
         self.outer: dict[str, dict[int, Any]] = {}
         for name in self.names:
             value = before[name]
-            if value is UNSET and name != RESULT and not (guaranteed and name not in turn):
+            if value is UNSET and not is_generated(name) and not (guaranteed and name not in turn):
                 raise refuse(f"`{name}` has no value before this `{what}`, whose number of turns is traced and may be "
                              f"0, and it is used later. Set `{name}` before the loop, to a value of the same type")
             self.values[name] = None if value is UNSET else self._begin(name, value)

@@ -123,6 +123,34 @@ def runs_until_a_flag_is_set(x):
 
 
 @case(XS)
+def found_or_else(xs):
+    for i, x in enumerate(xs):
+        if x < -0.5:
+            found, square = i, x * x
+            where = i
+            break
+    else:
+        found, square = -1, 0.0
+        where = found
+    return found, square, where
+
+
+@case(9.0)
+def loops_or_else(x):
+    while x > 2:
+        x = x / 2
+        if x < 4.2:
+            if x > 4:
+                kind = 1.0
+                break
+            kind = 2.0
+            break
+    else:
+        kind = 3.0
+    return kind * x
+
+
+@case(XS)
 def previous_item(xs):
     previous, total = None, 0.0
     for x in xs:
