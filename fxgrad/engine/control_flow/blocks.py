@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Self
 from weakref import WeakSet
@@ -15,6 +15,18 @@ import numpy as np
 from fxgrad import debug
 from fxgrad import numpy as fnp
 from fxgrad.engine import tree
+from fxgrad.engine.control_flow.structures import (
+    containers_in,
+    copy_of,
+    flatten,
+    is_container,
+    is_record,
+    parts_of,
+    replace_items,
+    unflatten,
+    with_article,
+)
+from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, user_line
@@ -30,6 +42,7 @@ class Block:
         self.repeats: bool = repeats or (self.parent is not None and self.parent.repeats)
         self.depth: int = 1 if self.parent is None else self.parent.depth + 1
         self.made: dict[int, Any] = {}
+        self.of_turn: dict[int, Any] = {}
         self.changed: Changes = {}
 
     def __enter__(self) -> Self:
@@ -137,6 +150,11 @@ def note_choice(given: Sequence[Any], sources: Sequence[Any]) -> None:
         choices.append(_Choice([*given], [*unique.values()], user_line()))
 
 
+def has_choices() -> bool:
+    """Return whether a list or dict may be one of two."""
+    return bool(_choices.get())
+
+
 def _among(containers: Sequence[Any], others: Sequence[Any]) -> bool:
     return any(one is other for one in containers for other in others)
 
@@ -145,13 +163,17 @@ def _refuse_choice(container: Any) -> None:
     """Raise if a list or dict is about to change that may be another one, which code of the user can still read."""
     choices = _choices.get() or []
     for choice in choices:
-        for ones, others in ((choice.given, choice.sources), (choice.sources, choice.given)):
-            places = range(len(others)) if _among(ones, [container]) else ()
-            if any(others[place] is not container and _is_held(others, place, choices) for place in places):
-                name = type(container).__name__
-                raise refuse(f"a {name} changes that is one of two, chosen by the traced condition at {choice.line}: "
-                             f"whether the other one changes with it depends on the condition. Choose between copies, "
-                             f"{name}(x), or change the {name} in the block")
+        alike = [choice.sources] if _among(choice.given, [container]) else []
+        alike += [choice.given] if _among(choice.sources, [container]) else []
+        if alike and alike[0] is choice.sources:  # others that may be one of the same
+            alike += [other.given for other in choices if _among(other.sources, choice.sources)]
+        if any(others[place] is not container and _is_held(others, place, choices)
+               for others in alike for place in range(len(others))):  # a name for each would count as one that holds it
+            name = type(container).__name__
+            copied = name if type(container) in (list, dict) else "copy.copy"
+            raise refuse(f"a {name} changes that is one of two, chosen by the traced condition at {choice.line}: "
+                         f"whether the other one changes with it depends on the condition. Choose between copies, "
+                         f"{copied}(x), or change the {name} in the block")
 
 
 def _references(containers: list[Any], place: int) -> int:
@@ -187,21 +209,9 @@ def fresh(container: Any) -> Any:
     """Return an object that was just made, if it is a container: it may change in the block that made it."""
     around = block.get()
     made = _local.get() if around is None else around.made
-    if made is not None and (around is not None or type(container) in _COPIED):
+    if made is not None and (around is not None or is_container(container)):
         made[id(container)] = container
     return container
-
-
-def replace_items(container: Any, items: Any) -> None:
-    """Give a list or dict other items."""
-    if type(container) is dict:
-        container.clear()
-        container.update(items)
-    else:
-        container[:] = items
-
-
-_COPIED: tuple[type, ...] = (list, dict)
 
 
 def note_change(container: Any) -> bool:
@@ -214,26 +224,34 @@ def note_change(container: Any) -> bool:
     if around is not None and id(container) in around.made:
         return True
     _refuse_choice(container)
-    if type(container) not in _COPIED:
+    if not is_container(container):
         return around is None
     logs: list[Changes] = [*probes.get()]
     while outer is not None and not _holds(outer.made, container):
+        if id(container) in outer.of_turn:  # one of several, in each turn another one
+            return False
         logs.append(outer.changed)
         outer = outer.parent
     if around is not None and outer is None and not _holds(_local.get() or {}, container):
         return False
     for log in logs:
         if id(container) not in log:
-            log[id(container)] = Change(container, container.copy(), user_line())
+            log[id(container)] = Change(container, copy_of(container), user_line())
     return True
 
 
 def _holds(made: dict[int, Any], container: Any, depth: int = 3) -> bool:
     """Return whether a container is among those that were made, or an item of theirs."""
-    return id(container) in made or (depth > 0 and any(
-        _holds({id(item): item for item in (each.values() if type(each) is dict else each)
-                if type(item) in _COPIED}, container, depth - 1)
-        for each in made.values() if type(each) in _COPIED))
+    if id(container) in made:
+        return True
+    items = {id(item): item for each in made.values() if is_container(each) for item in _values(each)
+             if is_container(item)}
+    return depth > 0 and bool(items) and _holds(items, container, depth - 1)
+
+
+def _values(container: Any) -> Iterable[Any]:
+    items = parts_of(container)
+    return items.values() if type(items) is dict else items
 
 
 class _Items:
@@ -260,6 +278,44 @@ class _Items:
         self._items[:] = fnp.unstack(whole[:-1].at[_as_number(index)].set(whole[-1]))
 
 
+class _Rows:
+    """The containers of a list of lists, of which a traced index selects one: its items are read and assigned."""
+
+    def __init__(self, rows: Sequence[Any], index: Any) -> None:
+        self._rows = rows
+        number = _as_number(index)
+        self._number = fnp.where(number < 0, number + len(rows), number)
+
+    def __getitem__(self, index: Any) -> Any:
+        inner = [place(row, index) for row in self._rows]
+        if all(type(each) in (list, _Rows) for each in inner):
+            return _Rows(inner, self._number)
+        return item(inner, self._number)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        for place, row in enumerate(self._rows):
+            old = row[index] if type(row) is _Rows else item(row, index)
+            try:
+                new = fnp.where(self._number == place, value, old)
+                same = np.shape(new) == np.shape(old)
+            except (TypeError, ValueError):
+                same = False
+            if not same:
+                raise refuse("a traced index selects a list to assign an item, and the items and the value are not "
+                             "arrays of one shape. Keep them in one array, and write x = x.at[i, j].set(v)")
+            mutable(row)[index] = new
+
+
+def place(container: Any, index: Any) -> Any:
+    """Return `container[index]` to change its items: of lists that a traced index selects among, the one."""
+    if type(container) is _Rows:
+        return container[index]
+    if type(container) is list and type(index) is Tracer and is_unknown(index) and container and all(
+            type(each) is list for each in container):
+        return _Rows(container, index)
+    return item(container, index)
+
+
 def _as_number(index: Any) -> Any:
     """Return a traced index of a list; there True is 1, and no mask."""
     return index.astype("int32") if getattr(index, "dtype", None) == np.bool_ else index
@@ -272,6 +328,12 @@ def item(container: Any, index: Any) -> Any:
         if isinstance(container, np.ndarray):
             return fnp.asarray(container)[index]
         if isinstance(container, list | tuple):
+            flat = [flatten(each) for each in container]
+            if container and isinstance(container[0], tuple) and all(
+                    one.structure == flat[0].structure and None not in one.avals for one in flat) and not containers_in(
+                    tuple(container)):
+                rows = zip(*(one.leaves for one in flat), strict=True)
+                return unflatten(flat[0].structure, [item([*row], index) for row in rows])
             try:
                 return fnp.stack([fnp.asarray(each) for each in container])[_as_number(index)]
             except (TypeError, ValueError):
@@ -286,16 +348,30 @@ def item(container: Any, index: Any) -> Any:
 
 
 def mutable(target: Any) -> Any:
-    """Return the object whose items or attributes are about to change; raise if a traced block did not make it."""
-    if type(target) in _COPIED and note_change(target):
+    """Return the object whose items are about to change; raise if a traced block did not make it."""
+    if type(target) is _Rows:
+        return target
+    if type(target) in (list, dict) and note_change(target):
         return _Items(target) if type(target) is list else target
+    return _only_of_block(target)
+
+
+def attributed(target: Any) -> Any:
+    """Return the object whose attributes are about to change; raise if a traced block did not make it."""
+    return target if is_record(target) and note_change(target) else _only_of_block(target)
+
+
+def _only_of_block(target: Any) -> Any:
     around = block.get()
     if around is None or id(target) in around.made or type(target) is Tracer or isinstance(
             target, int | float | complex | str | bytes | tuple | frozenset | np.generic | type(None)):
         return target
-    raise refuse(f"a {type(target).__name__} is changed inside {around.text}, which is traced once and may run never "
-                 "or often. Assign the new value to a name, and change the object after the block; or build an array "
-                 "with x = x.at[i].set(v)")
+    kind = "array" if array_aval(target) is not None else type(target).__name__
+    way = ("Write x = fxgrad.numpy.at(x)[i].set(v)" if kind == "array" else
+           f"Change a copy of it: x = {kind}(x)" if type(target) in (list, dict, set) else
+           "Assign the new value to a name, and change the object after the block")
+    raise refuse(f"{with_article(kind)} is changed inside {around.text}, which is traced once and may run never or "
+                 f"often. {way}")
 
 
 def augmented(target: Any, name: str) -> None:

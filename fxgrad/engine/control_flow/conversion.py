@@ -74,6 +74,8 @@ def _name_reason(error: Exception) -> None:
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)
              if is_user_code(frame.f_code.co_filename)]
     reason = _conversions.get(codes[-1]) if codes else None
+    if codes and OPERATORS in codes[-1].co_freevars:
+        error.args = (str(error).replace(f" {COMPILED_CONTROL_FLOW}", ""),)
     if isinstance(reason, str):
         error.args = (str(error).replace(
             COMPILED_CONTROL_FLOW, f"python_control_flow leaves {codes[-1].co_name} as it is: {reason}"),)

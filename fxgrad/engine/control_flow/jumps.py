@@ -9,7 +9,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from fxgrad.engine.control_flow.names import RESULT, RETURNED, has_walrus, walk_scope
+from fxgrad.engine.control_flow.names import (
+    RESULT,
+    RETURNED,
+    bound_names,
+    has_walrus,
+    nested_functions,
+    read_names,
+    walk_scope,
+)
 
 Block = list[ast.stmt]
 
@@ -132,6 +140,14 @@ class JumpLowering:
               ) -> tuple[set[str], Sequence[ast.stmt]]:
         self._count += 1
         stops, skips, ended = (f"~{word} {self._count}" for word in ("stops", "skips", "ended"))
+        results = _results(statement)
+        if results:  # they have a value only after `break`, or else after the `else`: as placeholders until then
+            rename = _Renaming({name: f"~{name} {self._count}" for name in results})
+            statement.body = [rename.visit(each) for each in statement.body]
+            statement.orelse += [assign(f"~{name} {self._count}", ast.copy_location(
+                ast.Name(name, ast.Load()), statement.orelse[-1]), statement.orelse[-1]) for name in results]
+            rest = [*(assign(name, ast.copy_location(
+                ast.Name(f"~{name} {self._count}", ast.Load()), statement), statement) for name in results), *rest]
         body, jumps = self._block(statement.body, (stops, skips))
         if skips in jumps:
             body.insert(0, assign(skips, constant(False, statement), statement))
@@ -187,6 +203,53 @@ class JumpLowering:
         """Return a new name for the subject of a `match`."""
         self._count += 1
         return f"~subject {self._count}"
+
+
+class _Renaming(ast.NodeTransformer):
+    """Renames variables that are bound, and never read."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self._names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        node.id = self._names.get(node.id, node.id)
+        return node
+
+
+def _results(statement: ast.While | ast.For) -> list[str]:
+    """Return names that are bound before each `break` of a loop and in its `else`, and read in neither's conditions."""
+    if not statement.orelse or not falls_through(statement.orelse):
+        return []
+    found = _bound_before_breaks(statement.body, set())
+    inside: list[ast.AST] = [*statement.body, statement.test if isinstance(statement, ast.While) else statement.target]
+    if found is None:
+        return []
+    found &= set().union(*(bound_names(each) for each in statement.orelse if isinstance(each, ast.Assign)), set())
+    found -= read_names(inside) | bound_names(inside[-1:])
+    found -= {node.id for each in statement.body for node in ast.walk(each)
+              if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del)}
+    return [] if nested_functions(statement.body) else sorted(found)
+
+
+def _bound_before_breaks(body: Sequence[ast.stmt], bound: set[str]) -> set[str] | None:
+    """Return the names that are assigned before every `break` of a loop in its body; None without a `break`."""
+    found: set[str] | None = None
+    bound = {*bound}
+    for statement in body:
+        if isinstance(statement, ast.Break):
+            return bound if found is None else found & bound
+        blocks: list[list[ast.stmt]] = []
+        if isinstance(statement, ast.Assign):
+            bound |= bound_names(statement.targets)
+        elif isinstance(statement, ast.If):
+            blocks = [statement.body, statement.orelse]
+        elif isinstance(statement, ast.stmt) and _breaks([statement]):
+            blocks = [[ast.Break()]]  # in a `with`, `try` or `match`: nothing is known to be bound
+            bound = set()
+        for block in blocks:
+            inner = _bound_before_breaks(block, bound)
+            found = inner if found is None else found if inner is None else found & inner
+    return found
 
 
 def _breaks(body: Sequence[ast.AST]) -> bool:

@@ -14,8 +14,8 @@ Names = set[str]
 def annotate(body: Sequence[ast.stmt]) -> None:
     """Give every branch and loop in a body without jumps its live names.
 
-    `live` of a branch are those after it, of a loop those after a turn; `turn` of a loop are those that a turn reads
-    before it binds them. What a function defined outside of the block reads is live.
+    `live` of a branch are those after it, of a loop those after a turn, of other statements those before it; `turn` of
+    a loop are those that a turn reads before it binds them. What a function defined outside of the block reads is live.
     """
     _Liveness([(node, free_names(node)) for node in nested_functions(body)]).block(body, set())
 
@@ -72,7 +72,8 @@ class _Liveness:
             return after | _reads(node.subject) | set().union(*cases)
         if isinstance(node, ast.Return):
             return set() if node.value is None else _reads(node.value)
-        return (after - bound_names(node)) | read_names(node)
+        node.live = before = (after - bound_names(node)) | read_names(node)  # type: ignore[attr-defined]
+        return before
 
     def _annotate_loop(self, node: ast.While | ast.For, live: Names, turn: Names) -> None:
         outside = self._outside(node.body)

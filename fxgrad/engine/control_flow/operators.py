@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import copy
+import dataclasses
 import functools
 import itertools
 import sys
@@ -14,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from fxgrad import numpy as fnp
-from fxgrad.engine import dtypes
+from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow.blocks import (
     Text,
     block,
     check_method,
     fresh,
+    has_choices,
     held,
     is_unknown,
     printed,
@@ -28,18 +31,21 @@ from fxgrad.engine.control_flow.blocks import (
     refuse_in_try,
     template,
 )
-from fxgrad.engine.control_flow.blocks import augmented as augmented  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.blocks import attributed as attributed  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.blocks import augmented as augmented  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import depth as depth  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import in_try as in_try  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import item as item  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import known as known  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import mutable as mutable  # noqa: PLC0414
+from fxgrad.engine.control_flow.blocks import place as place  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import raising as raising  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import rebinding as rebinding  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import text as text  # noqa: PLC0414
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
-from fxgrad.engine.control_flow.staging import Counter, Mark, cells_of, choose, loop, truth
+from fxgrad.engine.control_flow.staging import UNSET, Counter, Mark, cells_of, choose, loop, truth, write
 from fxgrad.engine.control_flow.staging import branch as stage_branch
+from fxgrad.engine.control_flow.structures import containers_in, is_record
 from fxgrad.engine.ops.comparison import not_ as logical_not
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
@@ -334,6 +340,12 @@ def _reversed(iterable: Any) -> Any:
 _SEQUENCES: dict[Any, Any] = {builtins.range: _range, zip: _zip, enumerate: _enumerate, reversed: _reversed}
 
 
+def forget(names: FunctionType) -> None:
+    """Unset variables that are not read again: what they held has a name less, where it matters for changes."""
+    if has_choices():
+        write(cells_of(names), dict.fromkeys(cells_of(names), UNSET))
+
+
 # --- calls and items ------------------------------------------------------------------------------------------------
 
 
@@ -341,8 +353,10 @@ def called(function: Any) -> Any:
     """Return what to call in the place of `function`: its converted form, if it is the user's."""
     kind = type(function)
     if kind is FunctionType:
-        if is_library_file(function.__code__.co_filename):
-            return functools.partial(_with_converted_functions, function)
+        if is_library_file(function.__code__.co_filename) or function in _COPIES:
+            with_functions = functools.partial(_with_converted_functions, function)
+            return (lambda *args, **kwargs: fresh(with_functions(*args, **kwargs))) if function in _COPIES else (
+                with_functions)
         found = converted_callee(function)
         if block.get() is not None:
             _refuse_recursion(function, found)
@@ -353,16 +367,28 @@ def called(function: Any) -> Any:
         replaced = _BUILTINS.get(function)
         if replaced is not None:
             return replaced
+        if function.__module__ == "math":
+            return _of_math(function)
         check_method(function)
+        if type(function.__self__) is list and hasattr(_ListMethods, function.__name__):
+            return getattr(_ListMethods(function.__self__), function.__name__)
+        if type(function.__self__) in (list, dict) and function.__name__ == "copy":
+            return lambda: fresh(function())
+        if function is functools.reduce:
+            return functools.partial(_with_converted_functions, function)
     elif isinstance(function, type):
-        if function is int:
-            return _int
-        if block.get() is not None and function.__module__ != "builtins":
+        if function in _TYPES:
+            return _TYPES[function]
+        if function in (map, filter):
+            return functools.partial(_with_converted_functions, function)
+        if function in (list, dict, set) or function.__module__ != "builtins":
             return lambda *args, **kwargs: fresh(function(*args, **kwargs))
-        if function in (list, dict, set):
-            return lambda *args, **kwargs: fresh(function(*args, **kwargs))
+    elif kind is functools.partial:
+        return functools.partial(called(function.func), *function.args, **function.keywords)
     elif kind is ConvertedFunction:
         return called(function.__wrapped__)
+    elif is_record(function) and type(type(function).__call__) is FunctionType:
+        return MethodType(called(type(function).__call__), function)
     else:
         check_method(function)
     return function
@@ -370,7 +396,8 @@ def called(function: Any) -> Any:
 
 def _with_converted_functions(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a function of fxgrad's; functions of the user's among its arguments are converted."""
-    return function(*[converted_callee(arg) if type(arg) is FunctionType else arg for arg in args], **kwargs)
+    return function(*[converted_callee(arg) if type(arg) is FunctionType else
+                      called(arg) if type(arg) is functools.partial else arg for arg in args], **kwargs)
 
 
 _MAX_RECURSION = 5
@@ -397,22 +424,135 @@ def _refuse_recursion(function: FunctionType, found: FunctionType) -> None:
 _CROSSED = trace_body.__code__
 
 
-def _smaller(*args: Any, **kwargs: Any) -> Any:
-    return _extreme(min, lambda new, old: new < old, args, kwargs)
+# --- builtins on traced values --------------------------------------------------------------------------------------
 
 
-def _greater(*args: Any, **kwargs: Any) -> Any:
-    return _extreme(max, lambda new, old: new > old, args, kwargs)
+def contains(container: Any, value: Any) -> Any:
+    """Return `value in container`: whether an item is the value, or equal to it."""
+    is_array = type(container) is Tracer or (isinstance(container, np.ndarray) and type(value) is Tracer)
+    if is_array and (is_unknown(container) or is_unknown(value)):
+        return fnp.any(fnp.equal(container, value))
+    if type(container) in (list, tuple) and (is_unknown(value) or any(map(is_unknown, container))):
+        return boolean("or", False, *[lambda each=each: each is value or each == value for each in container])
+    if is_unknown(value) and isinstance(container, dict | set | frozenset):
+        raise refuse(f"a traced value is looked up in a {type(container).__name__}, which needs its hash. Keep the "
+                     "values in a list or an array")
+    return value in container
 
 
-def _extreme(function: Any, is_better: Callable[[Any, Any], Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    items = [*args[0]] if len(args) == 1 and isinstance(args[0], list | tuple) else [*args]
-    if kwargs or len(items) < 2 or not any(map(is_unknown, items)):
-        return function(*args, **kwargs)
-    best = items[0]
-    for each in items[1:]:
-        best = fnp.where(is_better(each, best), each, best)
+def _is_traced(values: Any) -> bool:
+    """Return whether values, or numbers among them, are traced."""
+    return any(map(is_unknown, tree.leaves(values)))
+
+
+def _items_of(iterable: Any) -> list[Any]:
+    """Return the items that Python goes over."""
+    return [*(iterable.plain() if isinstance(iterable, Sequences) else iterable)]
+
+
+def _precedes(one: Any, other: Any) -> Any:
+    """Return `one < other`; tuples and lists are compared item by item."""
+    if type(one) not in (list, tuple) or type(one) is not type(other) or not (one and other):
+        return one < other if type(one) not in (list, tuple) else len(one) < len(other)
+    return boolean("or", _precedes(one[0], other[0]), lambda: boolean(
+        "and", one[0] == other[0], lambda: _precedes(one[1:], other[1:])))
+
+
+def _minimum(*args: Any, **kwargs: Any) -> Any:
+    return _extreme(min, _precedes, args, **kwargs)
+
+
+def _maximum(*args: Any, **kwargs: Any) -> Any:
+    return _extreme(max, lambda new, old: _precedes(old, new), args, **kwargs)
+
+
+def _extreme(function: Any, is_better: Callable[[Any, Any], Any], args: Sequence[Any], key: Any = None,
+             **kwargs: Any) -> Any:
+    if not (args and (len(args) > 1 or hasattr(args[0], "__iter__"))):
+        return function(*args, key=key, **kwargs)
+    items = _items_of(args[0]) if len(args) == 1 else [*args]
+    of_key = None if key is None else called(key)
+    keys = items if of_key is None else [of_key(each) for each in items]
+    if len(items) < 2 or not _is_traced(keys):
+        order = iter(keys)
+        return function(items, key=None if key is None else lambda _: next(order), **kwargs)
+    best, best_key = items[0], keys[0]
+    for each, its_key in zip(items[1:], keys[1:], strict=True):
+        better = is_better(its_key, best_key)
+        best_key = _chosen(better, its_key, best_key)
+        best = best_key if key is None else _chosen(better, each, best)
     return best
+
+
+def _chosen(condition: Any, one: Any, other: Any) -> Any:
+    return if_expression(condition, lambda: one, lambda: other)
+
+
+def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> list[Any]:
+    items = _items_of(iterable)
+    of_key = None if key is None else called(key)
+    keys = items if of_key is None else [of_key(each) for each in items]
+    if len(items) < 2 or not _is_traced(keys):
+        order = iter(keys)
+        found = sorted(items, key=None if key is None else lambda _: next(order), reverse=reverse)
+        fresh(found)
+        return found
+    refuse_in_try("sorted")
+    flat: list[tuple[list[Any], Any]] = [tree.flatten(each) for each in items]
+    try:
+        columns = [fnp.stack([fnp.asarray(row[place]) for row, _ in flat]) for place in range(len(flat[0][0]))]
+        orders = [[fnp.asarray(each) for each in (one if type(one) in (list, tuple) else [one])] for one in keys]
+        ranks = [fnp.stack(column) for column in zip(*orders, strict=True)]
+    except (TypeError, ValueError):
+        ranks = columns = []
+    if not ranks or containers_in((*items,)) or any(rank.ndim != 1 for rank in ranks) or any(
+            structure != flat[0][1] for _, structure in flat):
+        raise refuse("sorted() of traced values takes numbers, or tuples of numbers of one length. Keep the others "
+                     "apart, and sort with fxgrad.numpy.argsort")
+    step = -1 if reverse else 1  # as Python's sort, equal items stay in their order then too
+    place = fnp.lexsort([rank[::step] for rank in ranks][::-1])[::step]
+    place = len(items) - 1 - place if reverse else place
+    rows = [fnp.unstack(column[place]) for column in columns]
+    found = [tree.unflatten(flat[0][1], [row[number] for row in rows]) for number in range(len(items))]
+    fresh(found)
+    return found
+
+
+class _ListMethods:
+    """Methods of a list that compare its items, or take a position, which may be traced."""
+
+    def __init__(self, owner: list[Any]) -> None:
+        self._owner = owner
+
+    def sort(self, **kwargs: Any) -> None:
+        self._owner[:] = _sorted(self._owner, **kwargs)
+
+    def pop(self, *args: Any) -> Any:
+        owner = self._owner
+        if not args or not is_unknown(args[0]):
+            return owner.pop(*args)
+        number = fnp.where(args[0] < 0, args[0] + len(owner), args[0])
+        found = item(owner, number)
+        owner[:] = [choose("if", number <= place, lambda place=place: owner[place + 1],  # type: ignore[misc]
+                           lambda place=place: owner[place]) for place in range(len(owner) - 1)]  # type: ignore[misc]
+        return found
+
+    def index(self, value: Any, *bounds: Any) -> Any:
+        owner = self._owner
+        if bounds or not (is_unknown(value) or any(map(is_unknown, owner))):
+            return owner.index(value, *bounds)
+        refuse_in_try("index")
+        equal = fnp.stack([fnp.equal(each, value) for each in owner])
+        check(fnp.any(equal), "{} is not in list", value)
+        return fnp.argmax(equal)
+
+    def count(self, value: Any) -> Any:
+        if not (is_unknown(value) or any(map(is_unknown, self._owner))):
+            return self._owner.count(value)
+        return sum(fnp.equal(each, value).astype("int64") for each in self._owner)
+
+    def remove(self, value: Any) -> None:
+        self.pop(self.index(value))
 
 
 def _any(items: Any) -> Any:
@@ -429,4 +569,67 @@ def _int(*args: Any, **kwargs: Any) -> Any:
     return int(*args, **kwargs)
 
 
-_BUILTINS: dict[Any, Any] = {print: printed, min: _smaller, max: _greater, any: _any, all: _all}
+def _float(*args: Any, **kwargs: Any) -> Any:
+    if len(args) == 1 and not kwargs and is_unknown(args[0]) and dtypes.kind_of(args[0].dtype) in "biuf" and (
+            args[0].size == 1):
+        return fnp.reshape(args[0], ()).astype("float64")
+    return float(*args, **kwargs)
+
+
+def _bool(*args: Any, **kwargs: Any) -> Any:
+    return truth(args[0], "bool") if len(args) == 1 and not kwargs and is_unknown(args[0]) else bool(*args, **kwargs)
+
+
+def _isinstance(value: Any, kinds: Any) -> bool:
+    if isinstance(value, kinds) or type(value) is not Tracer:
+        return isinstance(value, kinds)
+    aval = value.aval
+    kind: type = np.ndarray if aval.shape else aval.dtype.type
+    if aval.weak:
+        kind = {"b": bool, "f": float, "c": complex}.get(dtypes.kind_of(aval.dtype), int)
+    try:
+        return issubclass(kind, kinds)
+    except TypeError:
+        return False
+
+
+def bound(value: Any) -> Any:
+    """Return a bound of a slice; raise if it is traced, for the length of the slice is the shape of a value."""
+    if is_unknown(value):
+        raise refuse("a bound of this slice is traced, and its length must be known. Write "
+                     "fxgrad.lax.dynamic_slice(x, (start,), (length,)), or go over the items in a loop with an `if`")
+    return value
+
+
+def shown(value: Any) -> Any:
+    """Return a value of an f-string; raise if it is traced, and the text would be that of a tracer."""
+    if is_unknown(value):
+        raise refuse("an f-string has a traced value, whose digits are not known while the program is recorded. In "
+                     "print() and assert it may stand; otherwise make the text outside of the compiled function")
+    return value
+
+
+def _of_math(function: BuiltinFunctionType) -> Any:
+    """Return a function of `math` that takes traced numbers, as the one of the same name in fxgrad.numpy."""
+    name = {"fabs": "abs", "pow": "power", "atan2": "arctan2", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
+            "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}.get(function.__name__, function.__name__)
+    whole = name in ("floor", "ceil", "trunc")
+
+    def call(*args: Any) -> Any:
+        if not any(type(arg) is Tracer for arg in args):
+            return function(*args)
+        if name == "log" and len(args) == 2:
+            return fnp.log(args[0]) / fnp.log(args[1])
+        found = getattr(fnp, name)(*args)
+        return found.astype("int64") if whole else found
+    return call if name in _MATH else function
+
+
+_MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan",
+         "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "abs", "power", "hypot", "copysign",
+         "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod"}
+_BUILTINS: dict[Any, Any] = {print: printed, min: _minimum, max: _maximum, any: _any, all: _all, sorted: _sorted,
+                             isinstance: _isinstance}
+_TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool}
+_COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
+"""Functions of libraries whose results are new."""

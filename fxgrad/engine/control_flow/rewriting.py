@@ -14,9 +14,12 @@ from typing import Any
 from fxgrad.engine.control_flow.jumps import JumpLowering, UnsetFlags
 from fxgrad.engine.control_flow.liveness import annotate
 from fxgrad.engine.control_flow.names import (
+    FUNCTIONS,
     OPERATORS,
     bound_names,
+    free_names,
     has_walrus,
+    is_generated,
     parameter_names,
     walk_scope,
 )
@@ -44,6 +47,7 @@ class _Rewriter(ast.NodeTransformer):
         self._parameters = parameter_names(node.args)
         self._global: set[str] = set()
         self._outer: set[str] = set()
+        self._second_names: set[str] = set()
         self._count = 0
 
     def function(self, node: FunctionNode) -> FunctionNode:
@@ -64,6 +68,7 @@ class _Rewriter(ast.NodeTransformer):
         body = JumpLowering().function(body)
         annotate(body)
         locals_ = sorted(bound_names(body) - self._global - self._outer - {*self._parameters})
+        self._second_names = {*locals_} & _second_names(body)
         rebinds = self._global | self._outer
         rewritten = self._block(body)
         if rebinds:
@@ -81,6 +86,11 @@ class _Rewriter(ast.NodeTransformer):
     def _block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         out: list[ast.stmt] = []
         for statement in statements:
+            dead = self._second_names - getattr(statement, "live", self._second_names)
+            if dead and _may_change(statement):
+                names = _at(ast.Tuple([_name(each, ast.Load(), statement) for each in sorted(dead)], ast.Load()),
+                            statement)
+                out.append(_at(ast.Expr(self._call("forget", [_thunk(names)], statement)), statement))
             rewritten = self.visit(statement)
             out += rewritten if isinstance(rewritten, list) else [rewritten]
         return out
@@ -251,22 +261,40 @@ class _Rewriter(ast.NodeTransformer):
             value.elts = [self._new_containers(each) for each in value.elts]
             return value
         visited: ast.expr = self.visit(value)
-        return self._call("fresh", [visited], value) if isinstance(value, (*_DISPLAYS, ast.BinOp)) and any(
-            isinstance(each, _DISPLAYS) for each in ast.walk(value)) else visited
+        is_new = (isinstance(value, (*_DISPLAYS, ast.BinOp)) and any(
+            isinstance(each, _DISPLAYS) for each in ast.walk(value))) or (
+            isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice))
+        return self._call("fresh", [visited], value) if is_new else visited
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         node.value = self.visit(node.value)
         if not isinstance(node.ctx, ast.Load):
-            node.value = self._call("mutable", [node.value], node.value)
+            node.value = self._call("attributed", [node.value], node.value)
         return node
 
+    def _place(self, node: ast.expr) -> ast.expr:
+        """Return the expression for an object whose items change: the one that an index selects, not a copy."""
+        if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Slice | ast.Tuple | ast.Constant):
+            visited: ast.expr = self.visit(node)
+            return visited
+        return self._call("place", [self._place(node.value), self.visit(node.slice)], node)
+
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        node.value, node.slice = self.visit(node.value), self.visit(node.slice)
+        node.value = self.visit(node.value) if isinstance(node.ctx, ast.Load) else self._place(node.value)
+        node.slice = self.visit(node.slice)
         if not isinstance(node.ctx, ast.Load):
             node.value = self._call("mutable", [node.value], node.value)
         elif not any(isinstance(each, ast.Slice | ast.Starred) for each in ast.walk(node.slice)) and not isinstance(
                 node.slice, ast.Constant):
             return self._call("item", [node.value, node.slice], node)
+        return node
+
+    def visit_Slice(self, node: ast.Slice) -> Any:
+        self.generic_visit(node)
+        for field in ("lower", "upper", "step"):
+            bound = getattr(node, field)
+            if bound is not None and not isinstance(bound, ast.Constant):
+                setattr(node, field, self._call("bound", [bound], bound))
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
@@ -292,6 +320,9 @@ class _Rewriter(ast.NodeTransformer):
         return self._call("not_", [node.operand], node) if isinstance(node.op, ast.Not) else node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
+            found = self._call("contains", [self.visit(node.comparators[0]), self.visit(node.left)], node)
+            return found if isinstance(node.ops[0], ast.In) else self._call("not_", [found], node)
         if len(node.ops) == 1 or any(map(has_walrus, node.comparators[1:])):
             self.generic_visit(node)
             return node
@@ -316,6 +347,11 @@ class _Rewriter(ast.NodeTransformer):
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
         node.func = self._call("called", [self.visit(node.func)], node.func)
+        return node
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
+        self.generic_visit(node)
+        node.value = self._call("shown", [node.value], node.value)
         return node
 
     def _formatted(self, node: ast.JoinedStr) -> ast.expr:
@@ -353,6 +389,34 @@ class _Rewriter(ast.NodeTransformer):
 
     def _call(self, operator: str, args: list[ast.expr], at: ast.AST) -> ast.expr:
         return _at(ast.Call(self._operator(operator, at), args, []), at)
+
+
+def _second_names(body: Sequence[ast.stmt]) -> set[str]:
+    """Return the names whose objects get another name, `best = current`, and that can be unset where they are dead."""
+    found: set[str] = set()
+    kept: set[str] = set()
+    for node in walk_scope(body):
+        if isinstance(node, ast.Assign):
+            values = [node.value]
+            while values:
+                value = values.pop()
+                if isinstance(value, ast.Name):
+                    found.add(value.id)
+                values += value.elts if isinstance(value, ast.Tuple) else (
+                    [value.body, value.orelse] if isinstance(value, ast.IfExp) else [])
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del):
+            kept.add(node.id)
+        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            kept |= free_names(node)
+    return {name for name in found - kept if not is_generated(name)}
+
+
+def _may_change(statement: ast.stmt) -> bool:
+    """Return whether a statement assigns items or attributes, or calls a method."""
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute)
+    return isinstance(statement, ast.AugAssign) or (isinstance(statement, ast.Assign) and any(
+        isinstance(target, ast.Subscript | ast.Attribute) for target in statement.targets))
 
 
 def _at(node: Any, at: Any) -> Any:

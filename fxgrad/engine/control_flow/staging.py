@@ -24,10 +24,22 @@ from fxgrad.engine.control_flow.blocks import (
     note_mark,
     probes,
     refuse,
-    replace_items,
 )
 from fxgrad.engine.control_flow.names import RESULT, is_generated
-from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval
+from fxgrad.engine.control_flow.structures import (
+    Flat,
+    Kept,
+    containers_in,
+    copy_of,
+    flatten,
+    items_with_kept,
+    replace_items,
+    shared_in,
+    unflatten,
+    with_kept,
+    word_for,
+)
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.frontend.flat import TracedCall
@@ -51,6 +63,8 @@ from fxgrad.lax.bodies import join_branches, trace_body
 
 class _Unset:
     """The value of a variable without one."""
+
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return "no value"
@@ -115,71 +129,6 @@ _ITEMS = "~items "
 """Begins the name under which the items of a list or dict are variables."""
 
 
-class _Kept:
-    """A list or dict among items, which stays the object that it is."""
-
-    def __init__(self, container: Any) -> None:
-        self.container = container
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is _Kept and other.container is self.container
-
-    def __hash__(self) -> int:
-        return id(self.container)
-
-    def __repr__(self) -> str:
-        return f"a {type(self.container).__name__}"
-
-
-def _with_kept(value: Any, made: Mapping[int, Any]) -> tuple[Any, list[Any]]:
-    """Return a value with `_Kept` in the places of lists and dicts that were not `made` in a block, and those."""
-    found: list[Any] = []
-
-    def is_kept(part: Any) -> bool:
-        return type(part) in (list, dict) and id(part) not in made
-
-    def kept(part: Any) -> Any:
-        if not is_kept(part):
-            return part
-        found.append(part)
-        return _Kept(part)
-
-    return tree.map(kept, value, is_leaf=is_kept), found
-
-
-def _without_kept(value: Any) -> Any:
-    """Return a value with the lists and dicts in their places again."""
-    return tree.map(lambda part: part.container if type(part) is _Kept else part, value)
-
-
-def _lists_in(value: Any) -> list[Any]:
-    """Return the lists and dicts that a value consists of."""
-    if type(value) not in (list, dict, tuple):
-        return []
-    inner = [each for part in (value.values() if type(value) is dict else value) for each in _lists_in(part)]
-    return inner if type(value) is tuple else [value, *inner]
-
-
-def _items(container: Any, made: Mapping[int, Any]) -> Any:
-    """Return the items of a list or dict as a value; those that are lists, and were not `made` in a block, stay."""
-    def kept(item: Any) -> Any:
-        return _Kept(item) if type(item) in (list, dict) and id(item) not in made else item
-
-    return {key: kept(item) for key, item in container.items()} if type(container) is dict else [*map(kept, container)]
-
-
-def _set_items(container: Any, items: Any) -> None:
-    """Give a list or dict the items of such a value."""
-    def plain(item: Any) -> Any:
-        return item.container if type(item) is _Kept else item
-
-    if type(items) is dict:
-        order = [*(key for key in container if key in items), *(key for key in items if key not in container)]
-        replace_items(container, {key: plain(items[key]) for key in order})
-    else:
-        replace_items(container, [*map(plain, items)])
-
-
 class _Containers:
     """Lists and dicts that blocks change, by the names under which their items are variables."""
 
@@ -202,15 +151,20 @@ class _Containers:
                 self.by_name[names[-1]], self._lines[names[-1]] = change.container, change.line
         return names
 
-    def read(self, made: Mapping[int, Any]) -> Values:
+    def read(self) -> Values:
         """Return the items of all."""
-        return {name: _items(container, made) for name, container in self.by_name.items()}
+        return {name: copy_of(container) for name, container in self.by_name.items()}
+
+    def with_kept(self, name: str, value: Any, made: Mapping[int, Any]) -> tuple[Any, list[Any]]:
+        """Return a value of a name with the containers that were not `made` in a block as objects, and those."""
+        container = self.by_name.get(name)
+        return with_kept(value, made) if container is None else items_with_kept(container, made)
 
     def write(self, values: Values) -> Values:
         """Set the items that are among values of variables; return the other values."""
         for name, container in self.by_name.items():
             if name in values:
-                _set_items(container, values[name])
+                replace_items(container, values[name])
         return {name: value for name, value in values.items() if name not in self.by_name}
 
     def change(self, values: Values) -> Values:
@@ -218,20 +172,6 @@ class _Containers:
         for container in self.by_name.values():
             note_change(container)
         return self.write(values)
-
-
-class Flat(NamedTuple):
-    """A value of a variable: its structure, and its leaves; those that are no arrays have no type."""
-
-    structure: TreeDef
-    leaves: list[Any]
-    avals: list[Aval | None]
-
-
-def flatten(value: Any) -> Flat:
-    """Flatten a value; leaves that are neither arrays nor numbers stay as they are."""
-    leaves, structure = tree.flatten(value)
-    return Flat(structure, leaves, [aval_of(leaf) if type(leaf) is Tracer else array_aval(leaf) for leaf in leaves])
 
 
 def joined_aval(one: Aval, other: Aval) -> Aval | None:
@@ -292,11 +232,14 @@ def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what:
         with around:
             function()
         containers.add(around.changed)
-        for name, value in {**result(), **containers.read(around.made)}.items():
+        found = {**result(), **containers.read()}
+        shared = shared_in(found.values())
+        for name, value in found.items():
             values[name] = None if value is UNSET else flatten(value)
-            objects, outer[name] = _with_kept(value, around.made)
+            objects, outer[name] = containers.with_kept(name, value, around.made)
             if outer[name]:
                 kept[name] = flatten(objects)
+            outer[name] += [each for each in containers_in(value) if id(each) in shared]
         for flat in (*values.values(), *kept.values()):
             for number, aval in enumerate(() if flat is None else flat.avals):
                 if aval is not None and flat is not None:
@@ -362,11 +305,11 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: _Cont
     then, second_side = sides
     results: Values = {}
     recipes: tuple[list[Any], list[Any]] = ([], [])
-    waiting: list[tuple[str, list[Any], list[int], TreeDef, bool]] = []
+    waiting: list[tuple[str, list[Any], list[int], TreeDef]] = []
     for name in then.values:
         one, two = then.values[name], second_side.values[name]
         objects = [side.kept.get(name) for side in sides]
-        if same := _holds_same(*objects):  # the lists from before stay the objects that they are
+        if _holds_same(*objects):  # the lists from before stay the objects that they are
             one, two = objects
         if one is None and two is None:
             continue
@@ -377,23 +320,22 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: _Cont
             whole = one or two
             assert whole is not None
             one = two = whole
-        if name.startswith(_ITEMS) and _length(one) != _length(two):
+        if name.startswith(_ITEMS) and _lengths_differ(one, two):
             raise refuse(f"{containers.shown(name)} is {_count_items(one)} if {_case(what, True)}, and "
                          f"{_count_items(two)} otherwise. Both sides must leave as many items: choose a value first "
                          "and change the list after the block, or write into an array with x = x.at[i].set(v), and "
                          "count")
         if one.structure != two.structure or any(
                 (first is None) != (second is None) for first, second in zip(one.avals, two.avals, strict=True)):
-            raise refuse(f"{_differing(name, what, _shown(one), _shown(two))}. Both sides must give values of one "
-                         "structure and type")
+            raise refuse(f"{_differing(name, what, str(one), str(two))}. {_way_for(one, two)}")
         leaves: list[Any] = []
         open_leaves = []
         for number, (first, second) in enumerate(zip(one.leaves, two.leaves, strict=True)):
             lacks = [side.values[name] is None for side in sides]
             if one.avals[number] is None:
                 if not _is_equal(first, second):
-                    raise refuse(f"{_differing(name, what, repr(first), repr(second))}. Only arrays and numbers can be "
-                                 "chosen by a traced condition")
+                    raise refuse(f"{_differing(name, what, word_for(first), word_for(second))}. Only arrays and "
+                                 f"numbers can be chosen by a traced condition{_way_for_objects(first, second)}")
                 leaves.append(first)
             elif _is_same(first, second) and not any(lacks) and (
                     type(first) is not Tracer or not first.tape.closed):
@@ -407,40 +349,64 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: _Cont
                 leaves.append(None)
                 for side, flat, recipe, lack in zip(sides, (one, two), recipes, lacks, strict=True):
                     recipe.append((None if lack else side.places[id(flat), number], aval))
-        waiting.append((name, leaves, open_leaves, one.structure, same))
+        waiting.append((name, leaves, open_leaves, one.structure))
     programs = [_with_outputs(side.traced.program, recipe) for side, recipe in zip(sides, recipes, strict=True)]
     out_tree = tree.structure([0] * len(recipes[0]))
     joined = join_branches(what, [_nothing, _nothing], ["true", "false"], [
         TracedCall(program, side.traced.captured, out_tree) for program, side in zip(programs, sides, strict=True)])
     outputs = iter(_bind_choice(predicate, joined.programs, joined.captured))
-    for name, leaves, open_leaves, structure, same in waiting:
+    for name, leaves, open_leaves, structure in waiting:
         for number in open_leaves:
             leaves[number] = next(outputs)
-        results[name] = tree.unflatten(structure, leaves)
-        if same:
-            results[name] = _without_kept(results[name])
-        elif not name.startswith(_ITEMS):
-            note_choice(_lists_in(results[name]), [each for side in sides for each in side.outer[name]])
+        results[name] = unflatten(structure, leaves)
+        stay = {id(leaf.container) for leaf in leaves if type(leaf) is Kept}
+        note_choice(containers_in(results[name], stay), [
+            each for side in sides for each in side.outer[name] if id(each) not in stay])
     return results
 
 
 def _holds_same(one: Flat | None, two: Flat | None) -> bool:
     """Return whether two sides leave the same lists or dicts from before in the same places."""
     return one is not None and two is not None and one.structure == two.structure and all(
-        first == second for first, second in zip(one.leaves, two.leaves, strict=True) if type(first) is _Kept)
+        first == second for first, second in zip(one.leaves, two.leaves, strict=True) if type(first) is Kept)
 
 
 _JUMP = "traced `break`, `continue` or `return` came before"
 _JUMPS = (f"a {_JUMP}", f"no {_JUMP}")
 
 
-def _length(flat: Flat) -> int:
-    return len(tree.unflatten(flat.structure, flat.leaves))
+def _way_for(one: Flat, two: Flat) -> str:
+    """Return what to write in the place of values whose structures differ."""
+    if _NOTHING in (one.structure, two.structure):
+        return ("In the place of None, give values of the same type, and beside them a flag: found = True on one side, "
+                "and False on the other")
+    if {*_keys(one)} == {*_keys(two)} != set() and _keys(one) != _keys(two):
+        return "Write the keys in one order"
+    return "Both sides must give values of one structure and type"
+
+
+def _keys(flat: Flat) -> list[Any]:
+    value = unflatten(flat.structure, flat.leaves)
+    return [*value] if type(value) is dict else []
+
+
+def _way_for_objects(one: Any, two: Any) -> str:
+    if callable(one) and callable(two):
+        return ". Call them in the branches"
+    if isinstance(one, str) and isinstance(two, str):
+        return ". Choose a number, and look the text up outside of the compiled function"
+    return ""
+
+
+def _lengths_differ(one: Flat, two: Flat) -> bool:
+    """Return whether a list has two lengths."""
+    lists = [unflatten(flat.structure, flat.leaves) for flat in (one, two)]
+    return type(lists[0]) is list and len(lists[0]) != len(lists[1])
 
 
 def _count_items(flat: Flat) -> str:
-    """Return the number of items of a list or dict in words."""
-    count = _length(flat)
+    """Return the number of items of a list in words."""
+    count = len(unflatten(flat.structure, flat.leaves))
     return f"{count} item{'s' * (count != 1)} long"
 
 
@@ -500,15 +466,6 @@ def _is_equal(one: Any, other: Any) -> bool:
         return False
 
 
-def _shown(flat: Flat) -> str:
-    """Return a value in words: its type, or its structure."""
-    if flat.structure.num_leaves == 0:
-        return repr(tree.unflatten(flat.structure, []))
-    if len(flat.leaves) == 1 and tree.structure(0) == flat.structure:
-        return repr(flat.leaves[0]) if flat.avals[0] is None else str(flat.avals[0])
-    return str(flat.structure)
-
-
 # --- loops ----------------------------------------------------------------------------------------------------------
 
 
@@ -546,8 +503,8 @@ def loop(what: str, test: FunctionType | None, body: FunctionType, live: Sequenc
     finally:
         write(cells, before)
     for name, value in outputs.items():
-        if name in staged.outer:
-            note_choice(_lists_in(value), staged.outer[name])
+        kept, outer = (which.get(name, {}) for which in (staged.kept, staged.outer))
+        note_choice(containers_in(value, kept), [*outer.values()])
     write(cells, staged.containers.change(outputs))
 
 
@@ -559,13 +516,14 @@ class _Loop:
         self.containers = _Containers(cells)
         self.names = [name for name in dict.fromkeys(live) if name in cells]
         self.values: dict[str, Flat | None] = {}
-        self.outer = {name: _lists_in(before[name]) for name in self.names}
+        self.kept: dict[str, dict[int, Any]] = {}
+        self.outer: dict[str, dict[int, Any]] = {}
         for name in self.names:
             value = before[name]
-            if value is UNSET and name != RESULT and not (guaranteed and name not in turn):
+            if value is UNSET and not is_generated(name) and not (guaranteed and name not in turn):
                 raise refuse(f"`{name}` has no value before this `{what}`, whose number of turns is traced and may be "
                              f"0, and it is used later. Set `{name}` before the loop, to a value of the same type")
-            self.values[name] = None if value is UNSET else flatten(value)
+            self.values[name] = None if value is UNSET else self._begin(name, value)
         self.avals = {name: [*flat.avals] for name, flat in self.values.items() if flat is not None}
 
     def bind(self) -> Values:
@@ -602,6 +560,10 @@ class _Loop:
             outputs = bind_while(asked.program, asked.captured, step, captured, [zeros(_COUNTER), *begin])[1:]
         return self._values_of(outputs)
 
+    kept: dict[str, dict[int, Any]]
+    """The containers from before the loop that a name has in every turn, as far as is known."""
+    outer: dict[str, dict[int, Any]]
+    """Those that a name may have before or after a turn only; their items are among the variables."""
     missing: frozenset[str] = frozenset()
     """Names without a value before the loop, which get one in its first turn."""
 
@@ -619,7 +581,7 @@ class _Loop:
                 continue
             parts = [leaf if aval is None else next(given)
                      for leaf, aval in zip(flat.leaves, self.avals[name], strict=True)]
-            values[name] = tree.unflatten(flat.structure, parts)
+            values[name] = unflatten(flat.structure, parts)
         return values
 
     def _shown_names(self) -> list[str]:
@@ -630,17 +592,18 @@ class _Loop:
         names = [*(["the number of the turn"] if self.counter is not None else []), *self._shown_names()]
         parameters = _unique([*(["turn"] if self.counter is not None else []), *self._shown_names()])
         structure = tree.structure(0)
-        kept = self.containers.read({})
+        items = self.containers.read()
         try:
             return trace_body(self.what, _Turn(function, parameters), lambda *tracers: call(tracers), avals, names,
                               [structure] * len(avals))
         finally:
-            write(self.cells, self.containers.write({**self.before, **kept}))
+            write(self.cells, self.containers.write({**self.before, **items}))
 
     def _trace_body(self) -> tuple[Program | None, list[Any], list[int]]:
         """Trace a turn; without a program if types changed, so that it must be traced again."""
         after: dict[str, Flat | None] = {}
         places: list[int] = []
+        widened: list[str] = []
         counter = self.counter
         around = Block(self.what, repeats=True)
 
@@ -650,7 +613,8 @@ class _Loop:
                 number, *tracers = tracers
                 outputs.append(add(number, Literal(1, _COUNTER)))
             begin = self._values_of(tracers)
-            of_turn = {id(each): each for name in self.outer for each in _lists_in(begin[name])}
+            around.of_turn = {id(each): each for name in self.kept
+                              for each in containers_in(begin[name], self.kept[name])}
             write(self.cells, self.containers.write(begin))
             try:
                 with around:
@@ -659,28 +623,32 @@ class _Loop:
                     else:
                         self.body(counter.item(number))
                 values = {**read({name: self.cells[name] for name in self.names if name in self.cells}),
-                          **self.containers.read(around.made)}
+                          **self.containers.read()}
+                shared = shared_in(values.values())
+                for name, value in values.items():
+                    flat = after[name] = None if value is UNSET else self._after(name, value, around, widened)
+                    self.outer.setdefault(name, {}).update({
+                        id(each): each for each in containers_in(value, self.kept.get(name, {})) if id(each) in shared})
+                    for leaf, aval in zip(*((flat.leaves, flat.avals) if flat else ((), ())), strict=True):
+                        if aval is not None:
+                            places.append(len(outputs))
+                            outputs.append(leaf)
             finally:
                 for change in around.changed.values():
                     change.undo()
-            for name, value in values.items():
-                if name in self.outer:
-                    self.outer[name] += _with_kept(value, {**around.made, **of_turn})[1]
-                flat = after[name] = None if value is UNSET else flatten(value)
-                for leaf, aval in zip(*((flat.leaves, flat.avals) if flat else ((), ())), strict=True):
-                    if aval is not None:
-                        places.append(len(outputs))
-                        outputs.append(leaf)
             return outputs
 
         traced = self._trace(self.body, call)
         new = self.containers.add(around.changed)
         if new:  # their items are variables from now on
-            items = self.containers.read({})
             for name in new:
-                begins = self.values[name] = flatten(items[name])
+                begins = self.values[name] = self._begin(name, None)
                 self.avals[name] = [*begins.avals]
             self.names += new
+        for name in widened:  # other containers come out of a turn: their items are variables from now on
+            begins = self.values[name] = self._begin(name, self.before.get(name))
+            self.avals[name] = [*begins.avals]
+        if new or widened:
             return None, [], []
         changed = False
         for name in self.names:
@@ -695,7 +663,7 @@ class _Loop:
                 self.missing |= {name}
                 self.values[name], self.avals[name], changed = flat, [*flat.avals], True
                 if any(aval is None for aval in flat.avals):
-                    raise refuse(f"{shown_name(name)} is {_shown(flat)} after this `{self.what}`, and has no value "
+                    raise refuse(f"{shown_name(name)} is {flat} after this `{self.what}`, and has no value "
                                  "before. Only arrays and numbers can come out of a loop whose number of turns is "
                                  "traced")
                 continue
@@ -704,21 +672,25 @@ class _Loop:
 
     def _join(self, name: str, before: Flat, after: Flat) -> bool:
         """Join the types of a variable before and after a turn; return whether they changed."""
-        if name.startswith(_ITEMS) and _length(before) != _length(after):
+        if name.startswith(_ITEMS) and _lengths_differ(before, after):
             raise refuse(f"{self.containers.shown(name)} is {_count_items(before)} before a turn of this `{self.what}` "
                          f"and {_count_items(after)} after it; the number of turns is traced, so the length must stay. "
                          "Begin with an array of the greatest length, and write into it with x = x.at[i].set(v)")
+        if before.structure != after.structure and _NOTHING in (before.structure, after.structure):
+            raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and {after} after it; "
+                         "the number of turns is traced, so the type must stay. In the place of None, begin with a "
+                         "value of the same type, and beside it a flag: found = False")
         if before.structure != after.structure:
-            raise refuse(f"{shown_name(name)} is {_shown(before)} before a turn of this `{self.what}` and "
-                         f"{_shown(after)} after it; the number of turns is traced, so the structure must stay. Use an "
+            raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and "
+                         f"{after} after it; the number of turns is traced, so the structure must stay. Use an "
                          "array of fixed length, and x = x.at[i].set(v)")
         changed = False
         for number, (one, two) in enumerate(zip(self.avals[name], after.avals, strict=True)):
             if one is None or two is None:
                 if (one is None) != (two is None) or not _is_equal(before.leaves[number], after.leaves[number]):
-                    raise refuse(f"{shown_name(name)} is {before.leaves[number]!r} before a turn of this `{self.what}` "
-                                 f"and {_shown(after)} after it. Only arrays and numbers can change in a loop whose "
-                                 "number of turns is traced")
+                    raise refuse(f"{shown_name(name)} is {word_for(before.leaves[number])} before a turn of this "
+                                 f"`{self.what}` and {after} after it. Only arrays and numbers can change in a loop "
+                                 "whose number of turns is traced")
                 continue
             joined = joined_aval(one, two)
             if joined is None:
@@ -728,6 +700,34 @@ class _Loop:
             if joined != one:
                 self.avals[name][number], changed = joined, True
         return changed
+
+    def _begin(self, name: str, value: Any) -> Flat:
+        """Return the value of a name before the loop; containers stay objects that are not in `outer`."""
+        objects, kept = self.containers.with_kept(name, value, self.outer.setdefault(name, {}))
+        self.kept[name] = {id(each): each for each in kept}
+        return flatten(objects)
+
+    def _after(self, name: str, value: Any, around: Block, widened: list[str]) -> Flat:
+        """Return the value of a name after a turn, with the containers that it had before as objects.
+
+        If it has others, those from before are added to `outer`, and the name to `widened`.
+        """
+        outer, kept, before = self.outer.setdefault(name, {}), self.kept.get(name, {}), self.values[name]
+        made = {**around.made, **around.of_turn, **outer}
+        known = {id(each) for container in kept.values() for each in containers_in(container)}
+        while True:
+            objects, found = self.containers.with_kept(name, value, made)
+            others = {id(each): each for each in found if id(each) not in known}
+            if not others:
+                break
+            made |= others
+            outer |= others
+        flat = flatten(objects)
+        if kept and not _holds_same(before, flat):
+            there = {id(each) for each in found}
+            outer |= {key: each for key, each in kept.items() if key not in there} or kept
+            widened.append(name)
+        return flat
 
     def _trace_test(self) -> TracedCall | None:
         """Trace whether there is another turn; None if the number of turns alone decides."""
@@ -751,6 +751,7 @@ class _Loop:
         return self._trace(test, call)
 
 
+_NOTHING = tree.structure(None)
 _COUNTER = Aval((), np.dtype("int64"), weak=True)
 """The type of the number of a turn: that of Python's integers."""
 

@@ -712,12 +712,12 @@ CASES = [
                                                "condition. Return a NaN or a flag, and raise outside of the compiled "
                                                "function"),
     Case(found_or_none, (SORTED, 4.0), REFUSED, False, "the function returns None on one path and i64[] on another, "
-                                                       "and a traced condition chooses. Both sides must give values "
-                                                       "of one structure and type"),
+                                                       "and a traced condition chooses. In the place of None, give "
+                                                       "values of the same type, and beside them a flag: found = True "
+                                                       "on one side, and False on the other"),
     Case(memoized, (1.0, {"last": 0.0}), REFUSED, False, "a dict is changed inside the traced `if` at {test}, which "
-                                                         "is traced once and may run never or often. Assign the new "
-                                                         "value to a name, and change the object after the block; or "
-                                                         "build an array with x = x.at[i].set(v)"),
+                                                         "is traced once and may run never or often. Change a copy "
+                                                         "of it: x = dict(x)"),
     Case(unset_on_one_side, (2.0,), REFUSED, False, "`label` is set only if the condition of this `if` is true, and "
                                                     "it is used after. Set it on both sides, or before"),
 ]

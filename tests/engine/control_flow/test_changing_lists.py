@@ -1,4 +1,4 @@
-"""Lists and dicts that traced branches and loops change: their items are variables, and their length stays."""
+"""Containers that traced branches and loops change: their items are variables, and their length stays."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_lists_change_as_they_do_in_python(function: Callable[..., Any], args: t
 
 def test_items_are_variables_in_the_printed_program() -> None:
     program = str(fxgrad.make_program(python_control_flow(dictionary))(9.0))
-    assert "while(carry(state=0, state_1=x))" in program, program
+    assert "while(carry(state=x, state_1=0))" in program, program
 
 
 def refusal(function: Callable[..., Any], *args: Any) -> str:
@@ -245,8 +245,8 @@ def test_lists_of_others_are_left_alone() -> None:
     for function, args in ((argument, (1.0, [2.0])), (of_module, (1.0,))):
         assert refusal(function, *args) == (
             f"a list is changed inside the traced `if` at {line_of(function, 1)}, which is traced once and may run "
-            "never or often. Assign the new value to a name, and change the object after the block; or build an array "
-            f"with x = x.at[i].set(v)\n  at {line_of(function, 2)}")
+            "never or often. Change a copy of it: x = list(x)\n"
+            f"  at {line_of(function, 2)}")
     assert OUTSIDE == [0.0]
 
 
@@ -300,8 +300,56 @@ def replaced_in_turns_that_python_counts(x: Any) -> Any:
     return state[0] + state[1]
 
 
+def bound_again_to_itself(x: Any) -> Any:
+    values = [x, 0.0]
+    other = values
+    while values[0] < 3:
+        values = values  # noqa: PLW0127
+        values[0] += 1.0
+        other[1] += values[0]
+    return other
+
+
+def pair_of_lists(x: Any) -> Any:
+    left, right = [x], [0.0]
+    pair = (left, right)
+    while left[0] < 3:
+        pair = (pair[0], pair[1])
+        pair[0][0] += 1.0
+        right[0] += left[0]
+    return pair
+
+
+class Box:
+    def __init__(self, items: Any) -> None:
+        self.items = items
+
+
+def box_of_one_list(x: Any) -> Any:
+    items = [x, 0.0]
+    if x > 0:
+        box, size = Box(items), 1.0
+    else:
+        box, size = Box(items), 2.0
+    while size < 4:
+        box.items[0] += size
+        box = Box(box.items)
+        size += 1
+    return items
+
+
+def inner_list_is_replaced(x: Any) -> Any:
+    rows = [[x], [0.0]]
+    while rows[0][0] < 3:
+        rows[0] = [rows[0][0] + 1.0]
+        rows[1] = [rows[1][0] + rows[0][0]]
+        rows[1][0] *= 2
+    return rows
+
+
 @pytest.mark.parametrize("function", [added_to_in_place, same_list_on_both_paths, replaced_on_one_side,
-                                      replaced_in_each_turn, replaced_in_turns_that_python_counts])
+                                      replaced_in_each_turn, replaced_in_turns_that_python_counts,
+                                      bound_again_to_itself, pair_of_lists, inner_list_is_replaced, box_of_one_list])
 @pytest.mark.parametrize("x", [1.5, -1.5])
 def test_lists_stay_the_objects_that_they_are(function: Callable[..., Any], x: float) -> None:
     assert_equal(jit(python_control_flow(function))(x), function(x))
@@ -328,5 +376,45 @@ def test_a_list_that_is_one_of_two_does_not_change() -> None:
                 "whether the other one changes with it depends on the condition. Choose between copies, list(x), or "
                 f"change the list in the block\n  at {line_of(function, second)}")
 
+    def shared_by_two_names(x: Any) -> Any:
+        above, below = [0.0], [0.0]
+        if x > 0:
+            above = below
+        else:
+            below = [2.0]
+        below[0] += 1.0
+        return above[0] - below[0]
+
+    def made_in_the_block(x: Any) -> Any:
+        above, below = [0.0], [0.0]
+        if x > 0:
+            above = below = [x]
+        below[0] += 1.0
+        return above[0] - below[0]
+
+    def of_turns(x: Any) -> Any:
+        values = [x]
+        other = values
+        while x < 3:
+            values[0] += 1.0
+            values = [x]
+            x = x + 1
+        return other
+
+    def of_inner(x: Any) -> Any:
+        inner = [x]
+        rows = [inner, [0.0]]
+        while x < 3:
+            rows[0][0] += 1.0
+            rows[0] = [x]
+            x = x + 1
+        return inner
+
     assert refusal(one_of_two, 1.5) == message(one_of_two, 2, 3)
     assert refusal(of_a_loop, 1.5) == message(of_a_loop, 3, 6)
+    assert refusal(shared_by_two_names, 1.5) == message(shared_by_two_names, 2, 6)
+    assert refusal(made_in_the_block, 1.5) == message(made_in_the_block, 2, 4)
+    for function in (of_turns, of_inner):
+        assert refusal(function, 1.5) == (
+            f"a list is changed inside the traced `while` at {line_of(function, 3)}, which is traced once and may run "
+            f"never or often. Change a copy of it: x = list(x)\n  at {line_of(function, 4)}")

@@ -63,11 +63,13 @@ def test_none_on_one_side_is_refused():
         return y
 
     assert refusal(forgets, 1.0) == (
-        "the function returns f64*[] on one path and None on another, and a traced condition chooses. Both sides must "
-        "give values of one structure and type\n  at line 1 (in forgets)")
+        "the function returns f64*[] on one path and None on another, and a traced condition chooses. In the place of "
+        "None, give values of the same type, and beside them a flag: found = True on one side, and False on the other\n"
+        "  at line 1 (in forgets)")
     assert refusal(assigns, 1.0) == (
-        "`y` is f64*[] if the condition of this `if` is true, and None otherwise. Both sides must give values of one "
-        "structure and type\n  at line 2 (in assigns)")
+        "`y` is f64*[] if the condition of this `if` is true, and None otherwise. In the place of None, give "
+        "values of the same type, and beside them a flag: found = True on one side, and False on the other\n"
+        "  at line 2 (in assigns)")
 
 
 def test_an_integer_before_a_loop_and_a_float_after_a_turn_is_widened_once():
@@ -127,8 +129,7 @@ def test_lists_stack_where_the_length_is_static_and_are_refused_where_it_is_trac
     assert float(jit(converted(inside))(1.0, 2)) == 9.0
     assert refusal(dictionary, 1.0, {"last": 0.0}) == (
         "a dict is changed inside the traced `if` at line 1 (in dictionary), which is traced once and may run never or "
-        "often. Assign the new value to a name, and change the object after the block; or build an array with "
-        "x = x.at[i].set(v)\n  at line 2 (in dictionary)")
+        "often. Change a copy of it: x = dict(x)\n  at line 2 (in dictionary)")
 
 
 class Counter:

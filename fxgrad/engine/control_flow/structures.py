@@ -1,0 +1,239 @@
+"""Values of variables as structures of arrays: containers with the order of their keys, objects by their attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from types import FunctionType, MemberDescriptorType
+from typing import Any, NamedTuple
+
+from fxgrad.engine import tree
+from fxgrad.engine.core.avals import Aval, array_aval
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.tree import TreeDef
+from fxgrad.engine.user_lines import function_name
+
+_HEAP_TYPE = 1 << 9
+_LEAF: Any = tree.structure(0)
+
+
+def is_record(value: Any) -> bool:
+    """Return whether a value is an object of a class written in Python, whose attributes are all that it has."""
+    kind = type(value)
+    return _is_record_class(kind) and type(getattr(value, "__dict__", None)) is dict and array_aval(value) is None and (
+        _is_leaf(value))
+
+
+def _is_leaf(value: Any) -> bool:
+    structure: Any = tree.structure(value)
+    return bool(structure == _LEAF)
+
+
+def _is_record_class(kind: type) -> bool:
+    if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, (Enum, Kept, _Ordered, _Record, _Word)):
+        return False
+    bases = kind.__mro__[:-1]
+    return all(base.__flags__ & _HEAP_TYPE for base in bases) and not any(
+        isinstance(value, MemberDescriptorType) for base in bases for value in vars(base).values())
+
+
+def is_container(value: Any) -> bool:
+    """Return whether a value is a list, a dict or an object that blocks may change."""
+    return type(value) in (list, dict) or is_record(value)
+
+
+def parts_of(container: Any) -> Any:
+    """Return the items of a container as a list or dict; those of an object are its attributes."""
+    return container if type(container) in (list, dict) else vars(container)
+
+
+def copy_of(container: Any) -> Any:
+    """Return the items of a container as a list or dict of its own."""
+    return parts_of(container).copy()
+
+
+def replace_items(container: Any, items: Any) -> None:
+    """Give a container other items."""
+    if type(container) is list:
+        container[:] = items
+    else:
+        inside = parts_of(container)
+        inside.clear()
+        inside.update(items)
+
+
+class Kept:
+    """A container among items, which stays the object that it is."""
+
+    def __init__(self, container: Any) -> None:
+        self.container = container
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Kept and other.container is self.container
+
+    def __hash__(self) -> int:
+        return id(self.container)
+
+    def __repr__(self) -> str:
+        return with_article(type(self.container).__name__)
+
+
+class _Ordered:
+    """A dict whose keys have an order: pytrees sort them."""
+
+    def __init__(self, keys: tuple[Any, ...], values: Sequence[Any]) -> None:
+        self.keys, self.values = keys, values
+
+
+class _Record:
+    """An object of a class by its attributes."""
+
+    def __init__(self, kind: tuple[type, tuple[str, ...]], values: Sequence[Any]) -> None:
+        self.kind, self.values = kind, values
+
+
+tree.register_pytree_node(_Ordered, lambda node: (node.values, node.keys), _Ordered)
+tree.register_pytree_node(_Record, lambda node: (node.values, node.kind), _Record)
+
+
+def _packed(value: Any, around: tuple[int, ...] = (), pack: Callable[..., Any] | None = None) -> Any:
+    """Return a value with the order of dicts, and objects as their attributes; `pack` does so with its parts."""
+    pack = pack or _packed
+    if type(value) is dict:
+        return _Ordered((*value,), [pack(each, around) for each in value.values()])
+    if type(value) in (list, tuple):
+        return type(value)([pack(each, around) for each in value])
+    if id(value) not in around and is_record(value) and vars(value):
+        inside = vars(value)
+        return _Record((type(value), (*inside,)), [pack(each, (*around, id(value))) for each in inside.values()])
+    structure: Any = tree.structure(value)
+    if structure == _LEAF or not structure.num_leaves:
+        return value
+    return tree.map(lambda part: part if part is value else pack(part, around), value,
+                    is_leaf=lambda part: part is not value)
+
+
+def _unpacked(value: Any) -> Any:
+    if type(value) is _Ordered:
+        return dict(zip(value.keys, map(_unpacked, value.values), strict=True))
+    if type(value) is _Record:
+        kind, names = value.kind
+        made: Any = object.__new__(kind)
+        vars(made).update(zip(names, map(_unpacked, value.values), strict=True))
+        return made
+    if type(value) is Kept:
+        return value.container
+    if type(value) in (list, tuple):
+        return type(value)([_unpacked(each) for each in value])
+    if _is_leaf(value):
+        return value
+    return tree.map(lambda part: part if part is value else _unpacked(part), value,
+                    is_leaf=lambda part: part is not value)
+
+
+def unflatten(structure: TreeDef, leaves: Sequence[Any]) -> Any:
+    """Return the value of a structure with these leaves."""
+    return _unpacked(tree.unflatten(structure, leaves))
+
+
+class Flat(NamedTuple):
+    """A value of a variable: its structure, and its leaves; those that are no arrays have no type."""
+
+    structure: TreeDef
+    leaves: list[Any]
+    avals: list[Aval | None]
+
+    def __str__(self) -> str:
+        words = [word_for(leaf) if aval is None else str(aval)
+                 for leaf, aval in zip(self.leaves, self.avals, strict=True)]
+        return _shown(tree.unflatten(self.structure, [_Word(word) for word in words]))
+
+
+def word_for(value: Any) -> str:
+    """Return an object that is no array in words, without its address."""
+    if isinstance(value, FunctionType):
+        return "a lambda" if value.__name__ == "<lambda>" else f"the function {function_name(value)}"
+    text = repr(value)
+    return with_article(type(value).__name__) if " at 0x" in text else text
+
+
+def with_article(word: str) -> str:
+    """Return a word with "a" or "an"."""
+    return f"{'an' if word[:1] in 'aeiouAEIOU' else 'a'} {word}"
+
+
+class _Word(str):
+    """A text that stands for a leaf."""
+
+    __slots__ = ()
+
+
+def flatten(value: Any) -> Flat:
+    """Flatten a value; leaves that are neither arrays nor numbers stay as they are."""
+    leaves, structure = tree.flatten(_packed(value))
+    return Flat(structure, leaves, [aval_of(leaf) if type(leaf) is Tracer else array_aval(leaf) for leaf in leaves])
+
+
+def _shown(value: Any) -> str:
+    """Return a value in words, with the types of its arrays."""
+    if type(value) is _Word:
+        return str(value)
+    if type(value) is _Ordered:
+        items = [f"{key!r}: {_shown(each)}" for key, each in zip(value.keys, value.values, strict=True)]
+        return f"{{{', '.join(items)}}}"
+    if type(value) is _Record:
+        kind, attributes = value.kind
+        inside = ", ".join(f"{name}={_shown(each)}" for name, each in zip(attributes, value.values, strict=True))
+        return f"{kind.__name__}({inside})"
+    if type(value) is list:
+        return f"[{', '.join(map(_shown, value))}]"
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None)
+        items = [_shown(each) for each in value] if names is None else [
+            f"{name}={_shown(each)}" for name, each in zip(names, value, strict=True)]
+        word = "" if names is None else type(value).__name__
+        return f"{word}({', '.join(items)}{',' * (len(items) == 1 and names is None)})"
+    return repr(value)
+
+
+def with_kept(value: Any, made: Mapping[int, Any]) -> tuple[Any, list[Any]]:
+    """Return a value to flatten, with `Kept` in the places of containers that were not `made` in a block, and those."""
+    found: list[Any] = []
+    return _kept(value, made, found, ()), found
+
+
+def items_with_kept(container: Any, made: Mapping[int, Any]) -> tuple[Any, list[Any]]:
+    """Return the same for the items of a container."""
+    found: list[Any] = []
+    items = copy_of(container)
+    return _kept(items, {**made, id(items): items}, found, ()), found
+
+
+def _kept(value: Any, made: Mapping[int, Any], found: list[Any], around: tuple[int, ...]) -> Any:
+    if id(value) in around:
+        return value
+    if is_container(value) and id(value) not in made:
+        found.append(value)
+        return Kept(value)
+    return _packed(value, around, lambda part, inside: _kept(part, made, found, inside))
+
+
+def shared_in(values: Iterable[Any]) -> dict[int, Any]:
+    """Return the containers that are in several places of values, by their identities."""
+    found: dict[int, Any] = {}
+    shared: dict[int, Any] = {}
+    for value in values:
+        for each in containers_in(value):
+            (shared if id(each) in found else found)[id(each)] = each
+    return shared
+
+
+def containers_in(value: Any, without: Collection[int] = ()) -> list[Any]:
+    """Return the containers that a value consists of, except those of the identities `without` and what is in them."""
+    if id(value) in without or not (type(value) is tuple or is_container(value)):
+        return []
+    parts = value if type(value) is tuple else parts_of(value)
+    inner = [each for part in (parts.values() if type(parts) is dict else parts)
+             for each in containers_in(part, {*without, id(value)})]
+    return inner if type(value) is tuple else [value, *inner]

@@ -1,0 +1,282 @@
+"""Idioms of Python in converted functions: they give what Python gives, or are refused by line with what to write."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import grad, jit, python_control_flow, vmap
+from fxgrad.errors import ControlFlowError
+from tests.engine.control_flow.idioms import CASES, Ball
+
+SMOOTH = [case for case in CASES if case[0].__name__ != "sorts_equal_keys_in_order"]
+IDS = [function.__name__ for function, _ in CASES]
+
+
+def leaves(value: Any) -> list[Any]:
+    return [np.asarray(leaf) for leaf in fxgrad.tree_util.tree_leaves(value)]
+
+
+def assert_equal(found: Any, wanted: Any) -> None:
+    for one, other in zip(leaves(found), leaves(wanted), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+
+
+def total(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args: sum(((place + 2) * np.sum(leaf) * 1.0 for place, leaf in enumerate(
+        fxgrad.tree_util.tree_leaves(function(*args)))), 0.0)
+
+
+@pytest.mark.parametrize(("function", "args"), CASES, ids=IDS)
+def test_idioms_run_as_before(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    assert repr(python_control_flow(function)(*args)) == repr(function(*args))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "args"), CASES, ids=IDS)
+def test_idioms_give_what_python_gives(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    converted = python_control_flow(function)
+    assert_equal(jit(converted)(*args), function(*args))
+    batch = np.stack([np.asarray(args[0]) + step for step in (0.0, 0.5, 1.0)])
+    found = vmap(converted, in_axes=(0, *(None,) * (len(args) - 1)))(batch, *args[1:])
+    wanted = [leaves(function(x, *args[1:])) for x in batch]
+    assert_equal(leaves(found), [np.stack(column) for column in zip(*wanted, strict=True)])
+
+
+def slope(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Return the gradient by central differences."""
+    x = np.asarray(args[0])
+    steps = np.zeros((x.size, *x.shape))
+    steps.reshape(x.size, x.size)[...] = np.eye(x.size) * 1e-6
+    differences = [total(function)(x + step, *args[1:]) - total(function)(x - step, *args[1:]) for step in steps]
+    return np.reshape(np.array(differences) / 2e-6, x.shape)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "args"), SMOOTH, ids=[function.__name__ for function, _ in SMOOTH])
+def test_gradients_of_idioms_are_those_of_differences(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    found = grad(total(python_control_flow(function)))(*args)
+    np.testing.assert_allclose(jit(grad(total(python_control_flow(function))))(*args), found, rtol=1e-12)
+    np.testing.assert_allclose(found, slope(function, args), rtol=1e-5, atol=1e-5)
+
+
+# --- refused --------------------------------------------------------------------------------------------------------
+
+
+class Color(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+def none_marks_nothing(xs):
+    found = None
+    for x in xs:
+        if x < 2.5:  # here
+            found = x
+            break
+    return 0.0 if found is None else found
+
+
+def none_or_a_pair(xs):
+    for i in range(3):
+        if xs[i] < 0:
+            return i, xs[i]
+    return None  # here
+
+
+def none_before_a_loop(xs):
+    last = None
+    while xs[0] > 1:  # here
+        last = xs[0]
+        xs = xs / 2
+    return last
+
+
+def text_chosen(xs):
+    if xs[0] > 1:  # here
+        name = "big"
+    else:
+        name = "small"
+    return name
+
+
+def text_with_a_traced_value(xs):
+    return len(f"{xs[0]:.2f}")  # here
+
+
+def lambda_chosen(xs):
+    if xs[0] > 1:  # here
+        function = lambda t: t * 2
+    else:
+        function = lambda t: t / 2
+    return function(xs[0])
+
+
+def enum_chosen(xs):
+    color = Color.RED if xs[0] > 1 else Color.BLUE  # here
+    return color.value
+
+
+def keys_in_two_orders(xs):
+    found = {}
+    if xs[0] > 1:  # here
+        found["b"] = xs[0]
+        found["a"] = 1.0
+    else:
+        found["a"] = xs[0]
+        found["b"] = 2.0
+    return [*found.values()]
+
+
+def adds_in_each_turn(xs):
+    out = []
+    while xs[0] > 1:  # here
+        out += [xs[0]]
+        xs = xs / 2
+    return out
+
+
+def two_lengths(xs):
+    if xs[0] > 1:  # here
+        found = [xs[0]]
+    else:
+        found = [xs[0], xs[1]]
+    return found
+
+
+def slice_of_traced_length(xs):
+    n = 0
+    for x in xs:
+        if x > 1:
+            n += 1
+    return sum(xs[:n])  # here
+
+
+def counts_in_a_defaultdict(xs):
+    counts = defaultdict(float)
+    for x in xs:
+        if x > 0:
+            counts["a"] += x  # here
+    return counts["a"]
+
+
+def adds_to_a_set(xs):
+    seen = set()
+    for i in range(3):
+        if xs[i] > 0:
+            seen.add(i)  # here
+    return len(seen)
+
+
+def filters(xs):
+    return sum([x for x in xs if x > 0])  # here
+
+
+def attribute_of_one_side(xs):
+    ball = Ball(xs[0], 0.0)
+    if xs[0] > 1:  # here
+        ball.color = 1.0
+    return ball.height
+
+
+def object_of_the_caller(xs, ball=Ball(0.0, 0.0)):  # noqa: B008
+    if xs[0] > 1:
+        ball.height = xs[0]  # here
+    return ball.height
+
+
+def object_that_is_one_of_two(xs):
+    above, below = Ball(xs[0], 0.0), Ball(xs[1], 0.0)
+    ball = above if xs[0] > 1 else below
+    ball.height = 7.0  # here
+    return above.height
+
+
+def objects_of_two_classes(xs):
+    if xs[0] > 1:  # here
+        found = Ball(xs[0], 0.0)
+    else:
+        found = Color.RED
+    return found
+
+
+def looked_up_in_a_dict(xs):
+    return 1.0 if xs[0] in {1.0: 2} else 0.0  # here
+
+
+def array_changed_in_a_branch(xs):
+    out = np.zeros(3)
+    if xs[0] > 1:
+        out[0] = 1.0  # here
+    return out * xs
+
+
+SIDES = "if the condition of this `if` is true, and"
+REFUSED = [
+    (none_marks_nothing, (f"`found` is f64[] {SIDES} None otherwise. In the place of None, give values of the same "
+      "type, and beside them a flag: found = True on one side, and False on the other")),
+    (none_or_a_pair, ("the function returns None on one path and (i64[], f64[]) on another, and a traced condition "
+      "chooses. In the place of None, give values of the same type, and beside them a flag: found = True on one side, "
+      "and False on the other")),
+    (none_before_a_loop, ("`last` is None before a turn of this `while` and f64[] after it; the number of turns is "
+      "traced, so the type must stay. In the place of None, begin with a value of the same type, and beside it a flag: "
+      "found = False")),
+    (text_chosen, (f"`name` is 'big' {SIDES} 'small' otherwise. Only arrays and numbers can be chosen by a traced "
+      "condition. Choose a number, and look the text up outside of the compiled function")),
+    (text_with_a_traced_value, ("an f-string has a traced value, whose digits are not known while the program is "
+      "recorded. In print() and assert it may stand; otherwise make the text outside of the compiled function")),
+    (lambda_chosen, (f"`function` is a lambda {SIDES} a lambda otherwise. Only arrays and numbers can be chosen by a "
+      "traced condition. Call them in the branches")),
+    (enum_chosen, (f"a value is <Color.RED: 1> {SIDES} <Color.BLUE: 2> otherwise. Only arrays and numbers can be "
+      "chosen by a traced condition")),
+    (keys_in_two_orders, (f"`found` is {{'b': f64[], 'a': f64*[]}} {SIDES} {{'a': f64[], 'b': f64*[]}} otherwise. "
+      "Write the keys in one order")),
+    (adds_in_each_turn, ("`out`, which changes at test_idioms.py:{next} (in adds_in_each_turn), is 0 items long before "
+      "a turn of this `while` and 1 item long after it; the number of turns is traced, so the length must stay. Begin "
+      "with an array of the greatest length, and write into it with x = x.at[i].set(v)")),
+    (two_lengths, (f"`found` is [f64[]] {SIDES} [f64[], f64[]] otherwise. Both sides must give values of one structure "
+      "and type")),
+    (slice_of_traced_length, ("a bound of this slice is traced, and its length must be known. Write "
+      "fxgrad.lax.dynamic_slice(x, (start,), (length,)), or go over the items in a loop with an `if`")),
+    (counts_in_a_defaultdict, ("a defaultdict is changed inside the traced `if` at test_idioms.py:{before} (in "
+      "counts_in_a_defaultdict), which is traced once and may run never or often. Assign the new value to a name, and "
+      "change the object after the block")),
+    (adds_to_a_set, (".add() changes a set from outside inside the traced `if` at test_idioms.py:{before} (in "
+      "adds_to_a_set), which is traced once. Choose the value in the branch, and change the set after it")),
+    (filters, ("the filter of a comprehension is traced, and Python must know it. Write an `if` statement, or "
+      "fxgrad.numpy.where")),
+    (attribute_of_one_side, (f"`ball` is {{'height': f64[], 'speed': f64*[], 'color': f64*[]}} {SIDES} "
+      "{'height': f64[], 'speed': f64*[]} otherwise. Both sides must give values of one structure and type")),
+    (object_of_the_caller, ("a Ball is changed inside the traced `if` at test_idioms.py:{before} (in "
+      "object_of_the_caller), which is traced once and may run never or often. Assign the new value to a name, and "
+      "change the object after the block")),
+    (object_that_is_one_of_two, ("a Ball changes that is one of two, chosen by the traced condition at "
+      "test_idioms.py:{before} (in object_that_is_one_of_two): whether the other one changes with it depends on the "
+      "condition. Choose between copies, copy.copy(x), or change the Ball in the block")),
+    (objects_of_two_classes, (f"`found` is Ball(height=f64[], speed=f64*[]) {SIDES} <Color.RED: 1> otherwise. Both "
+      "sides must give values of one structure and type")),
+    (looked_up_in_a_dict, ("a traced value is looked up in a dict, which needs its hash. Keep the values in a list or "
+      "an array")),
+    (array_changed_in_a_branch, ("an array is changed inside the traced `if` at test_idioms.py:{before} (in "
+      "array_changed_in_a_branch), which is traced once and may run never or often. Write "
+      "x = fxgrad.numpy.at(x)[i].set(v)")),
+]
+
+
+@pytest.mark.parametrize(("function", "message"), REFUSED, ids=[function.__name__ for function, _ in REFUSED])
+def test_other_idioms_are_refused_with_what_to_write(function: Callable[..., Any], message: str) -> None:
+    lines, first = inspect.getsourcelines(function)
+    here = next(first + number for number, line in enumerate(lines) if line.rstrip().endswith("# here"))
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(function))(np.array([3.0, -1.0, 2.0]))
+    text = message.replace("{next}", str(here + 1)).replace("{before}", str(here - 1))
+    place = f"test_idioms.py:{here} (in "
+    found = str(refused.value)
+    assert found.startswith(f"{text}\n  at {place}"), found
