@@ -1,4 +1,6 @@
-"""Thirty sparse problems from their published formulas: pattern, colors, compilation and 100 matrices, beside asdex.
+"""Thirty sparse problems from their published formulas, beside asdex and CasADi.
+
+Timed are pattern, colors, compilation and 100 matrices.
 
 Sources: Moré, Garbow and Hillstrom, "Testing unconstrained optimization software" (1981); Bongartz, Conn, Gould and
 Toint, "CUTE" (1995); Andrei, "An unconstrained optimization test functions collection" (2008); Dolan, Moré and Munson,
@@ -17,6 +19,7 @@ import numpy as np
 
 import fxgrad
 import fxgrad.numpy as fnp
+from benchmarks.casadi_arrays import casadi, sparse_matrix
 from benchmarks.sparse import asdex
 from benchmarks.workload import Peer, Peers, Ratio, Workload, forget_programs
 
@@ -334,6 +337,14 @@ def peers_of(kind: str, problem: Problem, small: bool) -> Peers:
     if asdex is not None:
         peers["asdex"] = Peer(repeated(lambda function: jax.jit(getattr(asdex, kind)(function, given)), jnp),
                               result=dense, prepare=forget)
+    if casadi is not None:
+        def by_casadi(symbols: Any) -> Any:
+            matrix, point = sparse_matrix(symbols, kind, problem.function, x.size), casadi.DM(x)
+            for _ in range(1 if small else RUNS):
+                found = matrix(point)
+            return None, found.sparse()
+        peers["CasADi, scalars"] = Peer(lambda: by_casadi(casadi.SX), result=dense, prepare=forget)
+        peers["CasADi, arrays"] = Peer(lambda: by_casadi(casadi.MX), result=dense, prepare=forget)
     return peers
 
 
