@@ -213,13 +213,12 @@ register_notation(Notation(_write_where, (("call", "where"),), _read_where), pri
 
 
 def _write_conversion(_: Avals, params: Params) -> Iterator[Form]:
-    if not params["weak"]:
-        yield Form("call", dtypes.short_name(params["dtype"]), 1)
+    yield Form("call", dtypes.short_name(params["dtype"]), 1, params=(("weak", True),) if params["weak"] else ())
 
 
 def _read_conversion(form: Form, _: Avals) -> Params | None:
-    plain = form.arity == 1 and not form.params and not form.statics
-    return {"dtype": dtypes.from_short_name(form.name), "weak": False} if plain else None
+    plain = form.arity == 1 and not form.statics and form.params in ((), (("weak", True),))
+    return {"dtype": dtypes.from_short_name(form.name), "weak": bool(form.params)} if plain else None
 
 
 register_notation(Notation(_write_conversion,

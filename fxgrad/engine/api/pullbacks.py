@@ -14,7 +14,7 @@ from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors import direct
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.flat import constant_name, note_result
-from fxgrad.engine.ops.structural import instantiate_zeros
+from fxgrad.engine.ops.structural import cotangent_of
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import is_tracing
@@ -78,7 +78,8 @@ class Pullback:
         def build(*values: Any) -> tuple[list[Any], None]:
             residuals, cotangents = values[:half.linear.captured], iter(values[half.linear.captured:])
             arriving = [value if type(value) is Zero else next(cotangents) for value in reaching]
-            return [instantiate_zeros(result) for result in pull_back(half, residuals, arriving)], None
+            avals = half.linear.in_avals[half.linear.captured:]
+            return [*map(cotangent_of, avals, pull_back(half, residuals, arriving))], None
 
         present = [value for value in reaching if type(value) is not Zero]
         inputs = [*self._residuals, *present]

@@ -130,7 +130,10 @@ class EagerVjp:
             found = silence_warnings(_gradients)(
                 self._program, self._wrt, self._active, reversed(self._steps), given)
         slopes = copy_borrowed(found, range(len(found)), [*given, *self.inputs])
-        return [*map(freeze_result, slopes)] if _holds_arrays([*self.inputs, *cotangents]) else slopes
+        if not _holds_arrays([*self.inputs, *cotangents]):
+            return slopes
+        marked = compress(self._program.inputs, self._wrt)
+        return [slope if var.aval.weak else freeze_result(slope) for var, slope in zip(marked, slopes, strict=True)]
 
 
 def _program_to_run(program: Program, computed: int) -> Program | None:

@@ -326,7 +326,7 @@ def _convert_xla(lax: Any, x: Any, *, dtype: DType, weak: bool) -> Any:
 
 
 def _convert_transpose(cotangent: Any, aval: Aval, *, dtype: DType, weak: bool) -> Any:
-    return convert(cotangent, aval.dtype)
+    return convert(cotangent, aval.dtype, aval.weak)
 
 
 convert_element_type_p = linear_unary(
@@ -391,3 +391,9 @@ def instantiate_zeros(tangent: Any) -> Any:
     array([0., 0.])
     """
     return zeros(tangent.aval) if type(tangent) is Zero else tangent
+
+
+def cotangent_of(aval: Aval, cotangent: Any) -> Any:
+    """Return the cotangent of a primal of type `aval` as an array, which is weak for a weak number, as in jax."""
+    found = instantiate_zeros(cotangent)
+    return convert(found, aval.dtype, weak=True) if aval.weak else found

@@ -34,7 +34,7 @@ from fxgrad.engine.derivation.guards import batched_axis, spmd_names
 from fxgrad.engine.derivation.simplify import merge_equal_equations, remove_dead_code, simplify
 from fxgrad.engine.derivation.simplifying import SimplifyingTape, Template
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.structural import instantiate_zeros
+from fxgrad.engine.ops.structural import cotangent_of
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.tracing.tracer import Tracer
@@ -105,7 +105,7 @@ def record_joint(program: Program, primals: Sequence[Any], cotangents: Sequence[
             for atom, cotangent in zip(program.outputs, cotangents, strict=True)], backward_steps(), add_atoms)
     if noting:
         _note_provenance(tape, sums, COTANGENT, program, program.inputs)
-    gradients = [instantiate_zeros(tape.value_of(sums.get(var, Zero(var.aval))))
+    gradients = [cotangent_of(var.aval, tape.value_of(sums.get(var, Zero(var.aval))))
                  for var, marked in zip(program.inputs, wrt, strict=True) if marked]
     return [tape.value_of(environment.get(atom, atom)) for atom in program.outputs], gradients
 

@@ -143,3 +143,49 @@ def test_weak_arrays_are_copied_kept_and_changed_as_arrays_are() -> None:
     assert [number.astype(dtype).dtype for dtype in ("float32", np.int8, complex)] == ["float32", "int8", "complex128"]
     assert number.block_until_ready() is number
     assert {number: "three"}[3] == "three"
+
+
+def squares(w: Any, b: Any, x: Any) -> Any:
+    return np.mean((x @ w + b - 1.0) ** 2)
+
+
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")  # of jax's operators, which narrow
+@pytest.mark.parametrize("array", [np.asarray, jnp.asarray, fnp.asarray])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_a_bias_that_is_a_python_number_widens_no_step(array: Any, jitted: bool) -> None:
+    def step(w: Any, b: Any, x: Any) -> Any:
+        loss, (dw, db) = fxgrad.value_and_grad(squares, argnums=(0, 1))(w, b, x)
+        return loss, w - 0.1 * dw, b - 0.1 * db
+
+    x = array(np.linspace(0.0, 1.0, 15, dtype=np.float32).reshape(5, 3))
+    w, b = array(np.zeros(3, np.float32)), 0.0
+    for _ in range(3):
+        loss, w, b = (fxgrad.jit(step) if jitted else step)(w, b, x)
+        assert (loss.dtype, w.dtype) == (np.float32, np.float32)
+
+
+@pytest.mark.parametrize("name", ["both", "dtypes", "one", "none", "a loop"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("number", [0.5, 0.5 + 1j])
+def test_gradients_in_numbers_are_weak(name: str, dtype: str, number: Any) -> None:
+    def fun(of: Any) -> Callable[[Any, Any], Any]:
+        def loss(w: Any, x: Any) -> Any:
+            return of.np.real(of.np.sum(of.np.sin(x) * w * w))
+
+        return {"both": loss, "dtypes": lambda w, x: loss(w, x.astype("float32")), "none": lambda w, x: of.np.sum(x),
+                "one": lambda w, x: of.np.real(w * w),
+                "a loop": lambda w, x: of.lax.fori_loop(0, 3, lambda i, c: c + loss(w, x), of.np.sum(x))}[name]
+
+    ours, x = fun(OURS), np.ones(3, dtype)
+    one = np.ones((), fxgrad.make_program(ours)(number, x).outputs[0].aval.dtype)
+    by_grad = fxgrad.make_program(fxgrad.grad(ours))(number, x)
+    by_vjp = fxgrad.make_program(lambda w, x: fxgrad.vjp(ours, w, x)[1](one)[0])(number, x)
+    for program in (by_grad, by_vjp):
+        aval = program.outputs[0].aval
+        assert (aval.dtype, aval.weak) == (np.asarray(number).dtype, True)
+    wanted = jax.grad(fun(THEIRS))(number, jnp.asarray(x))
+    found = (fxgrad.grad(ours)(number, x), fxgrad.vjp(ours, number, x)[1](one)[0],
+             fxgrad.grad(ours)(number, fnp.asarray(x)), fxgrad.vjp(ours, number, fnp.asarray(x))[1](one)[0])
+    for gradient in found:
+        assert type(gradient) in (np.float64, np.complex128)
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-5)
