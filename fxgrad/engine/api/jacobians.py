@@ -31,8 +31,9 @@ from fxgrad.engine.frontend.operands import ones_on_diagonal
 from fxgrad.engine.higher_order.groups import select_marked
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.structural import full, move_axis, reshape, zeros
+from fxgrad.engine.ops.structural import convert, full, move_axis, reshape, zeros
 from fxgrad.engine.tracebacks import hide_frames
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import linearize_in_place
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -324,7 +325,8 @@ def _blocks(stacked: Sequence[Any], inputs: Sequence[Aval], outputs: Sequence[Av
                 block = move_axis(block, 0, output.ndim)
             else:
                 block = slice_in_dim(stacked[input_index], *_element_range(outputs, output_index), 0)
-            rows.append(reshape(block, (*output.shape, *aval.shape)))
+            shaped = reshape(block, (*output.shape, *aval.shape))
+            rows.append(convert(shaped, aval_of(shaped).dtype, weak=(output if columns else aval).weak))
     return rows
 
 

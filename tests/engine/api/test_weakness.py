@@ -189,3 +189,12 @@ def test_gradients_in_numbers_are_weak(name: str, dtype: str, number: Any) -> No
     for gradient in found:
         assert type(gradient) in (np.float64, np.complex128)
         np.testing.assert_allclose(gradient, wanted, rtol=1e-5)
+
+
+def test_jacobians_are_weak_as_what_they_are_rows_or_columns_of() -> None:
+    x = np.ones(3, np.float32)
+    for fun, weak in ((fxgrad.hessian(lambda b: np.sum(x * b ** 3)), True), (fxgrad.jacobian(lambda b: b * b), True),
+                      (fxgrad.jacrev(lambda b: b * b), True), (fxgrad.jacrev(lambda b: np.sum(x * b)), True),
+                      (fxgrad.jacfwd(lambda b: np.sum(x * b)), False)):
+        aval = fxgrad.make_program(fun)(2.0).outputs[0].aval
+        assert (aval.weak, aval.shape) == (weak, ())
