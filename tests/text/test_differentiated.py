@@ -89,7 +89,6 @@ def test_what_is_said_is_the_value_that_is_differentiated() -> None:
         text = text_of(grad(function), *args)
         remarks = said(text)
         head = text.partition("\n\nwhere ")[0].rpartition("\n  return ")[0]
-        head = head.replace(" -> f64*:", ":", 1)  # the type of the gradient
         if any("SCALE" in remark for remark in remarks) and "SCALE" not in head.partition(MARK)[0]:
             head = head.replace("\n", "\n  captured SCALE: f64[2] = [0.7, 1.3]\n", 1)  # which the slopes do not need
         value, *more = [remark.removeprefix(MARK).removeprefix("#   with ") for remark in remarks] or [""]

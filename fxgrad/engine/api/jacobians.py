@@ -31,7 +31,7 @@ from fxgrad.engine.frontend.operands import ones_on_diagonal
 from fxgrad.engine.higher_order.groups import select_marked
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import slice_in_dim
-from fxgrad.engine.ops.structural import convert, full, move_axis, reshape, zeros
+from fxgrad.engine.ops.structural import convert, full, has_weak_cotangent, move_axis, reshape, zeros
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.forward import has_tangent
@@ -326,7 +326,8 @@ def _blocks(stacked: Sequence[Any], inputs: Sequence[Aval], outputs: Sequence[Av
             else:
                 block = slice_in_dim(stacked[input_index], *_element_range(outputs, output_index), 0)
             shaped = reshape(block, (*output.shape, *aval.shape))
-            rows.append(convert(shaped, aval_of(shaped).dtype, weak=(output if columns else aval).weak))
+            weak = output.weak if columns else (aval.weak and output.weak) or has_weak_cotangent(aval, [output])
+            rows.append(convert(shaped, aval_of(shaped).dtype, weak))
     return rows
 
 

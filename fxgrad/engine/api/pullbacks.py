@@ -78,8 +78,9 @@ class Pullback:
         def build(*values: Any) -> tuple[list[Any], None]:
             residuals, cotangents = values[:half.linear.captured], iter(values[half.linear.captured:])
             arriving = [value if type(value) is Zero else next(cotangents) for value in reaching]
-            avals = half.linear.in_avals[half.linear.captured:]
-            return [*map(cotangent_of, avals, pull_back(half, residuals, arriving))], None
+            avals, outputs = half.linear.in_avals[half.linear.captured:], half.linear.out_avals
+            return [cotangent_of(aval, result, outputs) for aval, result in zip(
+                avals, pull_back(half, residuals, arriving), strict=True)], None
 
         present = [value for value in reaching if type(value) is not Zero]
         inputs = [*self._residuals, *present]

@@ -28,6 +28,7 @@ from fxgrad.engine.executors.numpy import as_arrays, call, copy_borrowed, has_ru
 from fxgrad.engine.executors.silence import silence_warnings
 from fxgrad.engine.executors.straightline import as_kernel_operand
 from fxgrad.engine.ops.below_byte import WIDER
+from fxgrad.engine.ops.structural import has_weak_cotangent
 from fxgrad.engine.transforms.joint import VjpRule, may_have_rule, simplify_once, vjp_rule_of
 
 LONG = 1000
@@ -132,8 +133,9 @@ class EagerVjp:
         slopes = copy_borrowed(found, range(len(found)), [*given, *self.inputs])
         if not _holds_arrays([*self.inputs, *cotangents]):
             return slopes
-        marked = compress(self._program.inputs, self._wrt)
-        return [slope if var.aval.weak else freeze_result(slope) for var, slope in zip(marked, slopes, strict=True)]
+        outputs = self._program.out_avals
+        return [slope if has_weak_cotangent(aval, outputs) else freeze_result(slope)
+                for aval, slope in zip(compress(self._program.in_avals, self._wrt), slopes, strict=True)]
 
 
 def _program_to_run(program: Program, computed: int) -> Program | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -393,7 +393,16 @@ def instantiate_zeros(tangent: Any) -> Any:
     return zeros(tangent.aval) if type(tangent) is Zero else tangent
 
 
-def cotangent_of(aval: Aval, cotangent: Any) -> Any:
-    """Return the cotangent of a primal of type `aval` as an array, which is weak for a weak number, as in jax."""
+def has_weak_cotangent(aval: Aval, outputs: Iterable[Aval]) -> bool:
+    """Return whether the cotangent of a primal of type `aval` is made weak, for `outputs` that are differentiated.
+
+    That of a Python number would widen what an optimizer makes of it, and with it the next step of a function in less
+    than 64 bits. Functions in 64 bits have nothing to widen.
+    """
+    return aval.weak and not all(dtypes.is_64bit(output.dtype) for output in outputs)
+
+
+def cotangent_of(aval: Aval, cotangent: Any, outputs: Iterable[Aval]) -> Any:
+    """Return the cotangent of a primal of type `aval` as an array, for `outputs` that are differentiated."""
     found = instantiate_zeros(cotangent)
-    return convert(found, aval.dtype, weak=True) if aval.weak else found
+    return convert(found, aval.dtype, weak=True) if has_weak_cotangent(aval, outputs) else found

@@ -105,7 +105,9 @@ def record_joint(program: Program, primals: Sequence[Any], cotangents: Sequence[
             for atom, cotangent in zip(program.outputs, cotangents, strict=True)], backward_steps(), add_atoms)
     if noting:
         _note_provenance(tape, sums, COTANGENT, program, program.inputs)
-    gradients = [cotangent_of(var.aval, tape.value_of(sums.get(var, Zero(var.aval))))
+    differentiated = [aval for aval, cotangent in zip(program.out_avals, cotangents, strict=True)
+                      if type(cotangent) is not Zero]
+    gradients = [cotangent_of(var.aval, tape.value_of(sums.get(var, Zero(var.aval))), differentiated)
                  for var, marked in zip(program.inputs, wrt, strict=True) if marked]
     return [tape.value_of(environment.get(atom, atom)) for atom in program.outputs], gradients
 

@@ -164,19 +164,18 @@ def test_a_bias_that_is_a_python_number_widens_no_step(array: Any, jitted: bool)
         assert (loss.dtype, w.dtype) == (np.float32, np.float32)
 
 
-@pytest.mark.parametrize("name", ["both", "dtypes", "one", "none", "a loop"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["both", "half", "none", "a loop"])
 @pytest.mark.parametrize("number", [0.5, 0.5 + 1j])
-def test_gradients_in_numbers_are_weak(name: str, dtype: str, number: Any) -> None:
+def test_gradients_of_float32_functions_in_numbers_are_weak(name: str, number: Any) -> None:
     def fun(of: Any) -> Callable[[Any, Any], Any]:
         def loss(w: Any, x: Any) -> Any:
             return of.np.real(of.np.sum(of.np.sin(x) * w * w))
 
-        return {"both": loss, "dtypes": lambda w, x: loss(w, x.astype("float32")), "none": lambda w, x: of.np.sum(x),
-                "one": lambda w, x: of.np.real(w * w),
+        return {"both": loss, "none": lambda w, x: of.np.sum(x),
+                "half": lambda w, x: of.np.sum(x.astype("bfloat16") + abs(w)),
                 "a loop": lambda w, x: of.lax.fori_loop(0, 3, lambda i, c: c + loss(w, x), of.np.sum(x))}[name]
 
-    ours, x = fun(OURS), np.ones(3, dtype)
+    ours, x = fun(OURS), np.ones(3, np.float32)
     one = np.ones((), fxgrad.make_program(ours)(number, x).outputs[0].aval.dtype)
     by_grad = fxgrad.make_program(fxgrad.grad(ours))(number, x)
     by_vjp = fxgrad.make_program(lambda w, x: fxgrad.vjp(ours, w, x)[1](one)[0])(number, x)

@@ -189,4 +189,4 @@ for name, act in acts.items():
 def test_gradients_of_extrema_compiled_with_all_optimizations() -> None:
     """XLA computes the operands twice there; the other tests compile with few optimizations (see conftest.py)."""
     environment = {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "XLA_FLAGS": ""}
-    subprocess.run([sys.executable, "-c", OPTIMIZED], check=True, env=environment)
+    assert subprocess.run([sys.executable, "-c", OPTIMIZED], env=environment, check=False).returncode == 0
