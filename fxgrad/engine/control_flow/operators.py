@@ -544,12 +544,12 @@ class _ListMethods:
         refuse_in_try("index")
         equal = fnp.stack([fnp.equal(each, value) for each in owner])
         check(fnp.any(equal), "{} is not in list", value)
-        return fnp.argmax(equal)
+        return _as_int(fnp.argmax(equal))
 
     def count(self, value: Any) -> Any:
         if not (is_unknown(value) or any(map(is_unknown, self._owner))):
             return self._owner.count(value)
-        return sum(fnp.equal(each, value).astype("int64") for each in self._owner)
+        return sum(_as_int(fnp.equal(each, value)) for each in self._owner)
 
     def remove(self, value: Any) -> None:
         self.pop(self.index(value))
@@ -565,15 +565,26 @@ def _all(items: Any) -> Any:
 
 def _int(*args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs and is_unknown(args[0]) and dtypes.kind_of(args[0].dtype) in "biuf":
-        return fnp.trunc(args[0]).astype("int64") if dtypes.kind_of(args[0].dtype) == "f" else args[0].astype("int64")
+        return _as_int(args[0])
     return int(*args, **kwargs)
 
 
 def _float(*args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs and is_unknown(args[0]) and dtypes.kind_of(args[0].dtype) in "biuf" and (
             args[0].size == 1):
-        return fnp.reshape(args[0], ()).astype("float64")
+        return _as_float(fnp.reshape(args[0], ()))
     return float(*args, **kwargs)
+
+
+def _as_int(value: Any) -> Any:
+    """Return a traced value as a number of Python's, which gives way to the dtypes of arrays."""
+    whole = fnp.trunc(value) if dtypes.kind_of(value.dtype) == "f" else value
+    return convert(whole, dtypes.int64, weak=True)
+
+
+def _as_float(value: Any) -> Any:
+    """Return the same with all digits of Python's floats."""
+    return convert(value, dtypes.float64, weak=True)
 
 
 def _bool(*args: Any, **kwargs: Any) -> Any:
@@ -619,9 +630,9 @@ def _of_math(function: BuiltinFunctionType) -> Any:
         if not any(type(arg) is Tracer for arg in args):
             return function(*args)
         if name == "log" and len(args) == 2:
-            return fnp.log(args[0]) / fnp.log(args[1])
-        found = getattr(fnp, name)(*args)
-        return found.astype("int64") if whole else found
+            return call(args[0]) / call(args[1])
+        found = getattr(fnp, name)(*[_as_float(arg) if type(arg) is Tracer else arg for arg in args])
+        return _as_int(found) if whole else found
     return call if name in _MATH else function
 
 

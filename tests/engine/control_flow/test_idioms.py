@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -280,3 +281,20 @@ def test_other_idioms_are_refused_with_what_to_write(function: Callable[..., Any
     place = f"test_idioms.py:{here} (in "
     found = str(refused.value)
     assert found.startswith(f"{text}\n  at {place}"), found
+
+
+def scaled_by_numbers(x: Any, s: Any) -> Any:
+    values = [s, s * 2, s]
+    count, place = values.count(s), values.index(s * 2)
+    if s > 0:
+        count = count + int(s)
+    return x * count + place + math.floor(s) + x * float(s) * math.sqrt(s) - math.log(s, 3) * math.hypot(s, 0.1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_numbers_of_python_give_way_to_arrays(dtype: str) -> None:
+    """As `int` and `float` do, and functions of `math`, with all digits of Python's floats."""
+    x, s = np.ones(3, dtype), np.float32(1.7)
+    want, got = scaled_by_numbers(x, s), fxgrad.jit(fxgrad.python_control_flow(scaled_by_numbers))(x, s)
+    assert want.dtype == got.dtype == dtype
+    np.testing.assert_allclose(got, want, rtol=4 * np.finfo(dtype).eps)
