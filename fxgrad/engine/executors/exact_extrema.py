@@ -52,11 +52,12 @@ def _rewritten(program: Program, inputs_stored: bool) -> Program:
 def _has_product(equation: Equation, products: Mapping[Atom, bool | None]) -> bool | None:
     """Return whether a product is fused into a result that has one value however it is fused; None of others."""
     primitive, kind = equation.primitive, fusion_kind(equation)
+    if not {atom.aval.dtype for atom in (*equation.inputs, *equation.outputs)} <= _DTYPES:
+        return None
     if kind in (DOT, CONVOLUTION):
         return False if _is_stored(equation) else None
     found = [products.get(atom, False) for atom in equation.inputs]
-    dtypes = {atom.aval.dtype for atom in (*equation.inputs, *equation.outputs)}
-    if None in found or not dtypes <= _DTYPES:
+    if None in found:
         return None
     if kind in _MOVES or primitive in _EXACT:
         return any(found)

@@ -42,6 +42,7 @@ def test_values_with_one_rounding_are_compared_once(fun: Any) -> None:
     lambda x: fnp.max(x * 3.0 + B), lambda x: fnp.max(x / 3.0), lambda x: fnp.max(fnp.tanh(x)),
     lambda x: fnp.max(fnp.sum(x, axis=0)), lambda x: fnp.max(x.astype("float16"), axis=0),
     lambda x: fnp.max(x @ B + 0.1), lambda x: fnp.max(x[:, :1] @ M[:1] + B), lambda x: fnp.max(fnp.cumsum(x, 0)),
+    lambda x: fnp.max(lax.dot(x.astype("bfloat16"), M.astype("bfloat16"))).astype("float32"),
     lambda x: fxgrad.jit(lambda y: fnp.max(y))(x * 3.0 + B),
     lambda x: lax.scan(lambda c, row: (fnp.max(c * row + 0.1), None), 0.1 * fnp.sum(x[0]), x)[0],
     lambda x: lax.scan(lambda c, row: (fnp.max(c + row), None), 0.1 * fnp.sum(x[0]), x[:1])[0]])
