@@ -238,7 +238,7 @@ def _nonzero_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict
 # --- extrema ----------------------------------------------------------------------------------------------------
 
 
-def _share(x: Any, out: Any, y: Any, is_chosen: Callable[[Any, Any], Any]) -> Any:
+def extremum_share(x: Any, out: Any, y: Any, is_chosen: Callable[[Any, Any], Any]) -> Any:
     """Return the share of the tangent of x in the extremum `out` of x and y: 1, 0, or 1/2 at a tie.
 
     Real operands are compared with each other: XLA may compute them again beside a stored `out`, rounded differently,
@@ -264,8 +264,8 @@ def _extremum_xla(lax: Any, name: str, *operands: Any) -> Any:
 
 
 def _extremum_tangents(is_chosen: Callable[[Any, Any], Any]) -> list[Callable[..., Any]]:
-    return [lambda t, out, x, y: mul(t, _share(x, out, y, is_chosen)),
-            lambda t, out, x, y: mul(t, _share(y, out, x, is_chosen))]
+    return [lambda t, out, x, y: mul(t, extremum_share(x, out, y, is_chosen)),
+            lambda t, out, x, y: mul(t, extremum_share(y, out, x, is_chosen))]
 
 
 max_p = binary("max", numpy=np.maximum, accepts="any", public="maximum", tangents=_extremum_tangents(gt),

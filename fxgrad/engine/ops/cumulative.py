@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import NOT_LINEAR, ArrayKernel, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.sizes import surely_less
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
-from fxgrad.engine.ops.arithmetic import complex_extremum, mul, sub
-from fxgrad.engine.ops.comparison import eq, gt, lt
+from fxgrad.engine.ops.arithmetic import complex_extremum, extremum_share, mul, sub
+from fxgrad.engine.ops.comparison import gt, lt
 from fxgrad.engine.ops.exponential import exp
 from fxgrad.engine.ops.families import check_axes, check_kind, check_same_dtype, linear_unary
 from fxgrad.engine.ops.joining import align_batch_axes
@@ -168,23 +167,16 @@ def _product_weights(x: Any, out: Any, axis: int, reverse: bool) -> tuple[Any, A
 
 def _extremum_weights(is_chosen: Callable[[Any, Any], Any]) -> Callable[..., tuple[Any, Any]]:
     def weights(x: Any, out: Any, axis: int, reverse: bool) -> tuple[Any, Any]:
-        """Return 1 for the new element or for the extremum so far, and 1/2 each at a tie: a repeated max of two.
+        """Return the shares of the extremum before, and of the element: 1/2 each at a tie, as a repeated max of two.
 
-        Real elements are compared with the extremum before them: XLA may compute them again beside a stored `out`,
-        rounded differently, so that they do not equal it.
+        The first element has nothing before it.
         """
-        if dtypes.is_complex(aval_of(x).dtype):
-            tied = where(eq(shift_along(out, math.nan, axis, reverse), out), 0.5, scalar_like(1.0, x))
-            given = where(eq(x, out), tied, 0.0)
-        else:
-            size = aval_of(x).shape[axis]
-            ahead, behind = (0, size - 1), (1, size)
-            later, before = (slice_in_dim(value, *part, axis) for value, part in (
-                (x, ahead if reverse else behind), (out, behind if reverse else ahead)))
-            share = where(eq(later, before), 0.5, where(is_chosen(later, before), scalar_like(1.0, x), 0.0))
-            config = [(0, 0, 0)] * len(aval_of(x).shape)
-            config[axis] = (0, 1, 0) if reverse else (1, 0, 0)
-            given = pad(share, scalar_like(1.0, x), config)
+        size, config = aval_of(x).shape[axis], [(0, 0, 0)] * len(aval_of(x).shape)
+        config[axis] = (0, 1, 0) if reverse else (1, 0, 0)
+        before, at = ((1, size), (0, size - 1)) if reverse else ((0, size - 1), (1, size))
+        share = extremum_share(slice_in_dim(x, *at, axis), slice_in_dim(out, *at, axis),
+                               slice_in_dim(out, *before, axis), is_chosen)
+        given = pad(share, scalar_like(1.0, x), config)
         return sub(1.0, given), given
     return weights
 
