@@ -11,8 +11,8 @@ from fxgrad import numpy as fnp
 from fxgrad import tree, vmap
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.extend import Aval, at_user_line, function_name, hide_frames, primitives, transformation
-from fxgrad.training.curvature.norms import factors_of, joined_terms, parts_of
-from fxgrad.training.curvature.passes import TracedLoss, UseInLoop, pull_back, require_batch, trace_loss
+from fxgrad.training.curvature.norms import Term, for_each_entry, in_parts, joined_terms, parts_of
+from fxgrad.training.curvature.passes import TracedLoss, pull_back, require_batch, trace_loss
 from fxgrad.training.curvature.uses import ParameterUses, Use, axes_of, is_swapped, sorted_axes
 
 __all__ = ["Bias", "KroneckerFactors", "Placement", "kfac_factors"]
@@ -161,8 +161,8 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_bia
     empirical one. Biases have A = 1, so that weights and biases are separate blocks. With `joint_biases`, a bias that
     is added to the result of a dense layer or a convolution, and both are used nowhere else, is in one block with its
     weights: these have a further input, 1, and the bias has None. A of a lookup is diagonal for "expand": the share of
-    positions that read each entry; for "reduce" the diagonal alone is kept. Entries of a stack of layers that a loop
-    goes through are blocks of one parameter.
+    positions that read each entry; for "reduce" the diagonal alone is kept. The steps of a loop that share a parameter
+    are positions; entries of a stack of layers that a loop goes through are blocks of one parameter.
 
     Raises `ArgumentError` for another word, and the errors of `per_example_norms`. The formulas are those of Martens
     and Grosse (arXiv:1503.05671), Grosse and Martens (arXiv:1602.01407) for convolutions, and Eschenhagen, Immer,
@@ -201,7 +201,7 @@ def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[An
                      ) -> list[KroneckerFactors | None]:
     """Return the inputs and cotangents of each layer in the places of factors, (blocks, positions, entries).
 
-    The inputs of a lookup are the entries that are read, (positions,).
+    The inputs of a lookup are the entries that are read, (blocks, positions).
     """
     traced = trace_loss("kfac_factors", loss, params, example, lambda found: found.reason, shortest=0)
     placements = [_placement(aval, found) for aval, found in zip(traced.avals, traced.uses, strict=True)]
@@ -210,14 +210,13 @@ def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[An
         weights = [number for number, found in enumerate(placements) if found is not None]
         biases = {number: bias for number in weights if (bias := _bias_of(traced, number)) in weights}
     chosen = [number for number, found in enumerate(placements) if found is not None and number not in biases.values()]
-    uses = [UseInLoop(use, traced.uses[number].loop) for number in chosen for use in traced.uses[number].uses]
-    operands, cotangents, _ = pull_back(traced, uses, [])
+    operands, cotangents, _ = pull_back(traced, [use for number in chosen for use in traced.uses[number].uses], [])
     given = iter(zip(operands, cotangents, strict=True))
     result: list[KroneckerFactors | None] = [None] * len(placements)
     for number in chosen:
         found, placement = traced.uses[number], placements[number]
         assert placement is not None
-        one, other = _rows_of_parameter(traced.avals[number], found, [next(given) for _ in found.uses])
+        one, other = _rows_of_parameter(traced.avals[number], [(use, *next(given)) for use in found.uses])
         bias = biases.get(number)
         if bias is None:
             result[number] = KroneckerFactors(one, other, placement)
@@ -236,63 +235,74 @@ def _bias_of(traced: TracedLoss, number: int) -> int | None:
     use, = found.uses
     shape = use.equation.inputs[use.place].aval.shape
     outs = tuple(shape[axis] for axis in use.layer.outs)
-    if use.layer.kind not in ("dense", "convolution") or use.layer.blocks or use.steps or (
+    if use.layer.kind not in ("dense", "convolution") or use.layer.blocks or _reads_parts(use) or (
             [*sorted_axes(use)[1]] != [*range(len(outs))]):
         return None
     result, = use.equation.outputs
     for other, own in enumerate(traced.uses):
-        if len(own.uses) == 1 and own.uses[0].layer.kind == "bias" and own.loop is found.loop:
+        if len(own.uses) == 1 and own.uses[0].layer.kind == "bias" and own.uses[0].loops == use.loops:
             bias, = own.uses
             given = bias.equation.inputs[bias.place].aval.shape
             if (bias.equation.primitive is primitives.add and bias.equation.inputs[1 - bias.place] is result
-                    and bias.equation.outputs[0].aval.shape == result.aval.shape and not bias.steps
+                    and bias.equation.outputs[0].aval.shape == result.aval.shape and not _reads_parts(bias)
+                    and bias.entered == use.entered
                     and [*bias.axes] == sorted(bias.axes) and bias.layer.rows == use.layer.rows
                     and tuple(size for size in given if size != 1) == tuple(size for size in outs if size != 1)):
                 return other
     return None
 
 
-def _rows_of_parameter(aval: Aval, found: ParameterUses, given: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
+def _reads_parts(use: Use) -> bool:
+    """Return whether a use is of other parts of the parameter than the entries that loops go through, or reshaped."""
+    return any(kind != "entries" or axes != tuple(range(len(axes))) for axes, (kind, *_) in use.steps)
+
+
+def _rows_of_parameter(aval: Aval, given: Sequence[tuple[Use, Any, Any]]) -> tuple[Any, Any]:
     """Return inputs and cotangents of a parameter's layers, from the operands and cotangents of its uses."""
-    def of_entry(given: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
-        values = {id(use): own for use, own in zip(found.uses, given, strict=True)}
-        terms = [joined_terms([factors_of(use, *values[id(use)], found.entry(aval)) for use in part])[0]
-                 for part in _in_entry_order(parts_of(found.uses))]
-        one, other = (fnp.concatenate([term.factors[place] for term in terms], axis=0) for place in (0, 1))
-        return (other, one) if is_swapped(found.uses[0]) else (one, other)
+    def rows(terms: list[Term]) -> list[Any]:
+        term, = joined_terms(terms)  # all of one kind
+        return [factor[None] if place == term.hot else factor for place, factor in enumerate(term.factors)]
 
-    if found.loop is None:
-        return of_entry(given)
-    one, other = (fnp.squeeze(factor, 1) for factor in vmap(of_entry)([*given]))  # each entry is one block
-    return one, other
+    found = [[fnp.reshape(factor, (-1, *factor.shape[2:])) for factor in factors] if part[0][0].entered else factors
+             for part in sorted(in_parts(given), key=_number_of_entry)
+             for factors in [for_each_entry(aval, part, rows)]]
+    one, other = (fnp.concatenate([factors[place] for factors in found], axis=0) for place in (0, 1))
+    return (other, one) if is_swapped(given[0][0]) else (one, other)
 
 
-def _in_entry_order(parts: list[list[Use]]) -> list[list[Use]]:
-    return sorted(parts, key=lambda part: part[0].steps[0][1][2] if part[0].steps else 0)
+def _number_of_entry(part: list[tuple[Use, Any, Any]]) -> int:
+    steps = part[0][0].steps
+    return steps[0][1][2] if steps and steps[0][1][0] == "entry" else 0
 
 
 def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
-    """Return the axes of a parameter that is used as one layer, or as layers in its entries along one axis."""
+    """Return the axes of a parameter that is used as one layer, or as layers in its entries."""
     if not found.uses:
         return None
-    if found.loop is not None:
-        entry = _placement(found.entry(aval), found._replace(loop=None))
-        return None if entry is None or entry.blocks or entry.kind == "lookup" else _stacked(entry, 0, found.steps)
     first = found.uses[0]
     layer, steps = first.layer, first.steps
     alike = {(use.layer.kind, *((axes, step[:2]) for axes, step in use.steps), *axes_of(use)) for use in found.uses}
-    if len(alike) > 1 or (layer.is_lookup and steps):
+    if len(alike) > 1:
         return None
     operand = first.equation.inputs[first.place].aval
     # The shape of the array that is used, whose axes the operand may have in another order.
     shape = tuple(operand.shape[first.axes.index(axis)] for axis in range(len(operand.shape)))
     blocks, ins, outs = (tuple(first.axes[axis] for axis in axes) for axes in (layer.blocks, layer.ins, layer.outs))
     placement = Placement(layer.kind, shape, blocks, tuple(sorted(ins)), tuple(sorted(outs)), layer.groups)
-    if steps and not blocks:
-        (axes, (kind, *entry)), *_ = steps
-        if len(steps) == 1 and kind == "entry" and axes == tuple(range(len(axes))):
-            placement = _stacked(placement, entry[0], len(parts_of(found.uses)))
-    return placement if placement.shape == aval.shape and (not steps or placement.blocks) else None
+    if not steps:
+        return placement if shape == aval.shape else None
+    if layer.groups > 1:
+        return None
+    kinds = [step[0] for _, step in steps]
+    if kinds == ["entry"] and not layer.is_lookup:
+        (axes, (_, axis, _)), = steps
+        placement = _stacked(placement, axis, len(parts_of(found.uses)))
+        is_whole = axes == tuple(range(len(axes)))
+    else:
+        for number in reversed(first.entered):
+            placement = _stacked(placement, 0, first.lengths[number])
+        is_whole = not _reads_parts(first)
+    return placement if is_whole and placement.shape == aval.shape else None
 
 
 def _stacked(placement: Placement, axis: int, count: int) -> Placement:
@@ -301,8 +311,8 @@ def _stacked(placement: Placement, axis: int, count: int) -> Placement:
         return tuple(one + (one >= axis) for one in axes)
 
     shape = placement.shape
-    return Placement(placement.kind, (*shape[:axis], count, *shape[axis:]), (axis,), behind(placement.ins),
-                     behind(placement.outs))
+    return Placement(placement.kind, (*shape[:axis], count, *shape[axis:]), (axis, *behind(placement.blocks)),
+                     behind(placement.ins), behind(placement.outs))
 
 
 def _averaged(rows: KroneckerFactors, sharing: str) -> KroneckerFactors:
@@ -318,17 +328,20 @@ def _averaged(rows: KroneckerFactors, sharing: str) -> KroneckerFactors:
 
 
 def _averaged_lookup(rows: KroneckerFactors, sharing: str) -> KroneckerFactors:
-    """Return the factors of a lookup, given the entries that are read, (examples, positions), and the cotangents."""
+    """Return the factors of lookups, given the entries that are read, (examples, blocks, positions), and cotangents."""
     entries, outputs = rows.inputs, rows.outputs
-    size, (examples, positions) = rows.placement.shape[rows.placement.ins[0]], entries.shape
+    size, (examples, blocks, positions) = rows.placement.shape[rows.placement.ins[0]], entries.shape
     entries = fnp.where(fnp.less(entries, 0), size, entries)  # one more, for positions that read none
+    of_block = fnp.arange(blocks)[:, None]
     if sharing == "reduce":
-        counts = fnp.zeros((examples, size + 1), outputs.dtype).at[fnp.arange(examples)[:, None], entries].add(1.0)
-        diagonal = fnp.sum(fnp.square(counts[:, :size] / max(positions, 1)), axis=0)
+        counts = fnp.zeros((examples, blocks, size + 1), outputs.dtype).at[
+            fnp.arange(examples)[:, None, None], of_block, entries].add(1.0)
+        diagonal = fnp.sum(fnp.square(counts[:, :, :size] / max(positions, 1)), axis=0)
         outputs = fnp.sum(outputs, axis=2, keepdims=True)
     else:
-        diagonal = fnp.zeros(size + 1, outputs.dtype).at[entries].add(1.0)[:size] / max(positions, 1)
-    return KroneckerFactors(diagonal[None] / max(examples, 1), _outer(outputs) / max(examples, 1), rows.placement)
+        diagonal = fnp.zeros((blocks, size + 1), outputs.dtype).at[of_block, entries].add(1.0)[:, :size] / max(
+            positions, 1)
+    return KroneckerFactors(diagonal / max(examples, 1), _outer(outputs) / max(examples, 1), rows.placement)
 
 
 def _outer(rows: Any) -> Any:

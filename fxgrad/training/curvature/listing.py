@@ -97,8 +97,8 @@ def layers(loss: Callable[..., Any]) -> Callable[..., Layers]:
         eval_shape(vmap(of_example, in_axes=(None, *[0] * len(batch))), params, *batch)
         traced = found[-1]
         return Layers(function_name(loss), tuple(
-            LayerEntry(name, aval, tuple(use.layer.kind for use in own.uses) * own.steps,
-                       tuple(use.line for use in own.uses) * own.steps or (own.line,),
-                       tuple(use.layer.rows for use in own.uses) * own.steps, reason_for_gradient(own))
+            LayerEntry(name, aval, tuple(use.layer.kind for use in own.uses for _ in range(use.entries)),
+                       tuple(use.line for use in own.uses for _ in range(use.entries)) or (own.line,),
+                       tuple(use.rows for use in own.uses for _ in range(use.entries)), reason_for_gradient(own))
             for name, aval, own in zip(traced.names, traced.avals, traced.uses, strict=True)))
     return listed

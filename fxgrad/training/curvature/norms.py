@@ -12,7 +12,7 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad import tree, vmap
 from fxgrad.extend import Aval, function_name, hide_frames, transformation
-from fxgrad.training.curvature.passes import UseInLoop, pull_back, require_batch, trace_loss
+from fxgrad.training.curvature.passes import pull_back, require_batch, trace_loss
 from fxgrad.training.curvature.rules import wide
 from fxgrad.training.curvature.uses import ParameterUses, Use, are_apart, is_swapped, sorted_axes
 
@@ -70,8 +70,7 @@ def _squares_of_example(loss: Callable[..., Any], params: Any, example: Sequence
     """Return the squared norms of the gradients of one example, one for each parameter."""
     traced = trace_loss("per_example_norms", loss, params, example, reason_for_gradient)
     direct = [number for number, found in enumerate(traced.uses) if reason_for_gradient(found)]
-    uses = [UseInLoop(use, found.loop) for number, found in enumerate(traced.uses) if number not in direct
-            for use in found.uses]
+    uses = [use for number, found in enumerate(traced.uses) if number not in direct for use in found.uses]
     operands, cotangents, gradients = pull_back(traced, uses, direct)
     squares: list[Any] = [None] * len(traced.uses)
     for number, gradient in zip(direct, gradients, strict=True):
@@ -79,17 +78,9 @@ def _squares_of_example(loss: Callable[..., Any], params: Any, example: Sequence
     given = iter(zip(operands, cotangents, strict=True))
     for number, found in enumerate(traced.uses):
         if number not in direct:
-            own = [next(given) for _ in found.uses]
-            squares[number] = _square_of_parameter(traced.avals[number], found, own)
+            own = [(use, *next(given)) for use in found.uses]
+            squares[number] = _square_of_sum(traced.avals[number], own)
     return squares
-
-
-def _square_of_parameter(aval: Aval, found: ParameterUses, given: Sequence[tuple[Any, Any]]) -> Any:
-    """Return the squared norm of the gradient of a parameter, from the operands and cotangents of its uses."""
-    def of_entry(given: Sequence[tuple[Any, Any]]) -> Any:
-        return _square_of_sum(found.entry(aval), [(use, *values) for use, values in zip(
-            found.uses, given, strict=True)])
-    return of_entry(given) if found.loop is None or not found.uses else fnp.sum(vmap(of_entry)([*given]))
 
 
 def reason_for_gradient(found: ParameterUses) -> str:
@@ -97,7 +88,7 @@ def reason_for_gradient(found: ParameterUses) -> str:
     if found.reason:
         return found.reason
     for part in parts_of(found.uses):
-        rows = sum(use.layer.rows for use in part)
+        rows = sum(use.rows for use in part)
         shape, layer = part[0].equation.inputs[part[0].place].aval.shape, part[0].layer
         blocks = layer.groups if layer.groups > 1 else prod(shape[axis] for axis in layer.blocks)
         if rows > 1 and 2 * blocks * rows ** 2 > prod(shape):
@@ -120,10 +111,15 @@ def parts_of(uses: Sequence[Use]) -> list[list[Use]]:
 
 def _square_of_sum(aval: Aval, given: Sequence[tuple[Use, Any, Any]]) -> Any:
     """Return the squared norm of the gradient of a parameter: that of the sum of its uses."""
-    values = {id(use): (operands, cotangent) for use, operands, cotangent in given}
-    squares = [_square_of_part(joined_terms([factors_of(use, *values[id(use)], aval) for use in part]))
-               for part in parts_of([use for use, _, _ in given])]
+    squares = [fnp.sum(for_each_entry(aval, part, lambda terms: _square_of_part(joined_terms(terms))))
+               for part in in_parts(given)]
     return sum(squares[1:], squares[0]) if squares else fnp.zeros((), _real(aval.dtype))
+
+
+def in_parts(given: Sequence[tuple[Use, Any, Any]]) -> list[list[tuple[Use, Any, Any]]]:
+    """Return the uses, with their operands and cotangents, in the lists of `parts_of`."""
+    values = {id(use): (use, operands, cotangent) for use, operands, cotangent in given}
+    return [[values[id(use)] for use in part] for part in parts_of([use for use, _, _ in given])]
 
 
 class Term(NamedTuple):
@@ -133,16 +129,50 @@ class Term(NamedTuple):
     hot: int | None
 
 
-def factors_of(use: Use, operands: Sequence[Any], cotangent: Any, aval: Aval) -> Term:
+def for_each_entry(aval: Aval, part: Sequence[tuple[Use, Any, Any]], function: Callable[[list[Term]], Any]) -> Any:
+    """Return `function` of the terms of uses of the same entries; stacked, if loops go through several of them."""
+    def of_entry(values: Sequence[tuple[Any, Any]]) -> Any:
+        return function([_term(use, *own, aval) for (use, *_), own in zip(part, values, strict=True)])
+
+    values = [tree.map(lambda value, use=use: _by_entry_and_step(use, value), (operands, cotangent))
+              for use, operands, cotangent in part]
+    return vmap(of_entry)(values) if part[0][0].entered else of_entry(values)
+
+
+def _by_entry_and_step(use: Use, value: Any) -> Any:
+    """Return an operand or a cotangent with an axis of entries and one of steps, if it has axes of such loops."""
+    count, shape = len(use.loops), fnp.shape(value)
+    steps = [number for number in range(count) if number not in use.entered]
+    moved = fnp.transpose(value, (*use.entered, *steps, *range(count, len(shape))))
+    return fnp.reshape(moved, (*[use.entries] * bool(use.entered), *[use.rows // max(use.layer.rows, 1)] * bool(steps),
+                               *shape[count:]))
+
+
+def _term(use: Use, operands: Sequence[Any], cotangent: Any, aval: Aval) -> Term:
     """Return the two factors in an order that all uses of these entries share, and which of them is one-hot."""
     layer, shape = use.layer, use.equation.inputs[use.place].aval.shape
-    found = layer.factors(operands, cotangent)
+    if len(use.entered) == len(use.loops):
+        found = layer.factors(operands, cotangent)
+    else:
+        found = _rows_of_steps(vmap(layer.factors)(operands, cotangent))
     factors = [factor if layer.is_lookup and place == 0 else wide(_in_order(factor, axes, order, shape), aval.dtype)
                for place, (factor, axes, order) in enumerate(zip(
                    found, (layer.ins, layer.outs), sorted_axes(use), strict=True))]
     swapped = is_swapped(use)
     hot = (1 if swapped else 0) if layer.is_lookup else None
     return Term((factors[1], factors[0]) if swapped else (factors[0], factors[1]), hot)
+
+
+def _rows_of_steps(factors: Sequence[Any]) -> list[Any]:
+    """Return factors of all steps, stacked along axis 0, with the steps as further rows."""
+    found = []
+    for factor in factors:
+        if len(factor.shape) == 2:  # steps and rows of a lookup
+            found.append(fnp.reshape(factor, (-1,)))
+        else:
+            steps, blocks, rows, entries = factor.shape
+            found.append(fnp.reshape(fnp.swapaxes(factor, 0, 1), (blocks, steps * rows, entries)))
+    return found
 
 
 def _in_order(factor: Any, axes: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Any:

@@ -23,7 +23,15 @@ from fxgrad.extend import (
     parameter_names,
 )
 from fxgrad.extend.tracing import trace_for_rewrite
-from fxgrad.training.curvature.uses import MANY_STEPS, ParameterUses, Use, find_uses, loop_body, opened_program
+from fxgrad.training.curvature.uses import (
+    MANY_STEPS,
+    MOST_STEPS,
+    ParameterUses,
+    Use,
+    find_uses,
+    is_short,
+    opened_program,
+)
 
 
 class TracedLoss(NamedTuple):
@@ -45,8 +53,8 @@ def trace_loss(what: str, loss: Callable[..., Any], params: Any, example: Sequen
                is_missed: Callable[[ParameterUses], Any], shortest: int = MANY_STEPS) -> TracedLoss:
     """Trace the loss of one example for `what`; raise if it is no scalar, or a parameter has no derivative.
 
-    Loops are unrolled if `is_missed` holds for fewer parameters then; layers are found in those over stacks of layers
-    of at least `shortest` steps.
+    Layers are found in loops; those of fewer than `shortest` steps are unrolled if they have any, and all that are
+    short enough if `is_missed` holds for fewer parameters then.
     """
     traced, leaves = trace_for_rewrite(what, loss, (params, *example), {})
     avals = traced.program.out_avals
@@ -63,20 +71,25 @@ def trace_loss(what: str, loss: Callable[..., Any], params: Any, example: Sequen
             raise DTypeError(at_user_line(
                 f"{what}: {name} is {aval.strong()}, which has no derivative. Pass it with the batch, or close over "
                 "it"))
-    opened, uses = _uses_in(program, count, shortest, loops=False)
+    opened = opened_program(program)
+    uses = _uses_in(opened, program.captured, count)
+    if any(is_short(loop, shortest - 1) for found in uses if not is_missed(found)
+           for use in found.uses for loop in use.loops):
+        opened = opened_program(program, shortest - 1)
+        uses = _uses_in(opened, program.captured, count)
     missed = sum(bool(is_missed(found)) for found in uses)
     if missed:
-        unrolled, more = _uses_in(program, count, shortest, loops=True)
+        unrolled = opened_program(program, MOST_STEPS)
+        more = _uses_in(unrolled, program.captured, count)
         if sum(bool(is_missed(found)) for found in more) < missed:
             opened, uses = unrolled, more
     return TracedLoss(opened, [*traced.captured, *leaves], first, names, uses)
 
 
-def _uses_in(program: Program, count: int, shortest: int, *, loops: bool) -> tuple[Program, list[ParameterUses]]:
-    """Return the opened program, and the uses of its first inputs that are not captured, `count` of them."""
-    opened = opened_program(program, loops=loops)
-    return opened, memoize(opened, ("uses of parameters", program.captured, count, shortest), lambda: find_uses(
-        opened, opened.inputs[program.captured:program.captured + count], shortest))
+def _uses_in(opened: Program, captured: int, count: int) -> list[ParameterUses]:
+    """Return the uses of the first inputs that are not captured, `count` of them."""
+    return memoize(opened, ("uses of parameters", captured, count), lambda: find_uses(
+        opened, opened.inputs[captured:captured + count]))
 
 
 def require_batch(what: str, batch: Sequence[Any]) -> None:
@@ -87,77 +100,81 @@ def require_batch(what: str, batch: Sequence[Any]) -> None:
             f"{what}(loss)(params, x, y)"))
 
 
-class UseInLoop(NamedTuple):
-    """A use of a parameter, and the scan in whose body it is, if any."""
-
-    use: Use
-    loop: Equation | None
+Places = dict[int, "int | Places"]
+"""By the identity of an equation: the number of its use, or if it is a loop, those of the uses in its body."""
 
 
-def pull_back(traced: TracedLoss, uses: Sequence[UseInLoop], direct: Sequence[int],
-              ) -> tuple[list[Any], list[Any], list[Any]]:
+def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int]) -> tuple[list[Any], list[Any], list[Any]]:
     """Return the operands of the equations of `uses`, the cotangents of their results, and the gradients at `direct`.
 
     Each result has a zero added to it, whose gradient is the cotangent; parameters that are not at `direct` are
-    constants here, so that their gradients are not computed. Operands and cotangents in a loop are stacked by step. The
-    parameter itself is None among the operands, and so are all operands of a bias.
+    constants here, so that their gradients are not computed. Operands and cotangents in loops are stacked by step, with
+    the outermost loop first. The parameter itself is None among the operands, and so are all operands of a bias.
     """
     program, first = traced.program, traced.first
-    numbers = {id(use.equation): number for number, (use, loop) in enumerate(uses) if loop is None}
-    in_loops: dict[int, dict[int, int]] = {}
-    for number, (use, loop) in enumerate(uses):
-        if loop is not None:
-            in_loops.setdefault(id(loop), {})[id(use.equation)] = number
+    places: Places = {}
+    for number, use in enumerate(uses):
+        inner = places
+        for loop in use.loops:
+            inner = inner.setdefault(id(loop), {})  # type: ignore[assignment]
+        inner[id(use.equation)] = number
 
-    def operands_of(number: int, values: Sequence[Any]) -> list[Any]:
-        use = uses[number].use
-        return [None if place == use.place or use.layer.kind == "bias" else
-                value.value if isinstance(value, Literal) else value for place, value in enumerate(values)]
+    def operands_of(use: Use, values: Sequence[Any]) -> list[Any]:
+        return [None if place == use.place or use.layer.kind == "bias" else _number(value)
+                for place, value in enumerate(values)]
+
+    def run(program: Program, inputs: Sequence[Any], places: Places, added: dict[int, Any],
+            ) -> tuple[list[Any], dict[int, list[Any]]]:
+        """Return the results of a program whose equations have uses at `places`, and the operands of these."""
+        operands: dict[int, list[Any]] = {}
+        with at_source("") as at:
+            def step(equation: Equation, values: list[Any]) -> Sequence[Any]:
+                at(equation)
+                place = places.get(id(equation))
+                if isinstance(place, dict):
+                    results, found = run_loop(equation, values, place, added)
+                    operands.update(found)
+                    return results
+                results = bind(equation.primitive, *values, **equation.params)
+                if place is None:
+                    return results
+                operands[place] = operands_of(uses[place], values)
+                return [fnp.add(results[0], added[place])]
+            return [_number(value) for value in eval_program(program, inputs, step)], operands
+
+    def run_loop(loop: Equation, values: Sequence[Any], places: Places, added: dict[int, Any],
+                 ) -> tuple[list[Any], dict[int, list[Any]]]:
+        """Run a scan, whose steps return the operands as further results."""
+        params = loop.params
+        consts, carried, count = params["num_consts"], params["num_consts"] + params["num_carry"], params["num_carry"]
+
+        def turn(carry: Any, entries: Any) -> Any:
+            results, operands = run(params["program"], [*values[:consts], *carry, *entries[0]], places, entries[1])
+            return results[:count], (results[count:], operands)
+        carry, (stacked, operands) = scan(
+            turn, [_number(value) for value in values[consts:carried]],
+            (values[carried:], {number: added[number] for number in _numbers(places)}), params["length"],
+            params["reverse"], params["unroll"])
+        return [*carry, *stacked], operands
 
     def loss(outputs: list[Any], given: list[Any]) -> tuple[Any, list[Any]]:
         inputs = [*traced.inputs]
-        operands: list[Any] = [None] * len(uses)
         for place, value in zip(direct, given, strict=True):
             inputs[first + place] = value
+        (value,), operands = run(program, inputs, places, dict(enumerate(outputs)))
+        return value, [operands[number] for number in range(len(uses))]
 
-        def run(program: Program, inputs: Sequence[Any], numbers: dict[int, int], added: dict[int, Any]) -> list[Any]:
-            """Run a program whose equations have uses of these numbers."""
-            with at_source("") as at:
-                def step(equation: Equation, values: list[Any]) -> Sequence[Any]:
-                    at(equation)
-                    inner = in_loops.get(id(equation))
-                    if inner is not None:
-                        return run_loop(equation, values, inner, {number: added[number] for number in inner.values()})
-                    results = bind(equation.primitive, *values, **equation.params)
-                    number = numbers.get(id(equation))
-                    if number is None:
-                        return results
-                    operands[number] = operands_of(number, values)
-                    return [fnp.add(results[0], added[number])]
-                return eval_program(program, inputs, step)
-
-        def run_loop(loop: Equation, values: Sequence[Any], numbers: dict[int, int], added: dict[int, Any],
-                     ) -> Sequence[Any]:
-            """Run a scan, whose steps return the operands as further results."""
-            params = loop.params
-            consts, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
-            body, arrays = loop_body(loop), [value.value if isinstance(value, Literal) else value for value in values]
-
-            def turn(carry: Any, entries: Any) -> Any:
-                results = run(body, [*arrays[:consts], *carry, *entries[0]], numbers, entries[1])
-                count = params["num_carry"]
-                return results[:count], (results[count:], {number: operands[number] for number in numbers.values()})
-            carry, (stacked, found) = scan(turn, arrays[consts:carried], (arrays[carried:], added), params["length"],
-                                           params["reverse"], params["unroll"])
-            for number, own in found.items():
-                operands[number] = own
-            return [*carry, *stacked]
-
-        value, = run(program, inputs, numbers, dict(enumerate(outputs)))
-        return value, operands
-
-    zeros = [fnp.zeros(var.aval.shape if loop is None else (loop.params["length"], *var.aval.shape), var.aval.dtype)
-             for use, loop in uses for var in use.equation.outputs]
+    zeros = [fnp.zeros((*use.lengths, *var.aval.shape), var.aval.dtype) for use in uses for var in use.equation.outputs]
     given = [traced.inputs[first + place] for place in direct]
     (cotangents, gradients), operands = grad(loss, argnums=(0, 1), has_aux=True)(zeros, given)
     return operands, cotangents, gradients
+
+
+def _number(value: Any) -> Any:
+    """Return a value with a literal as the number that it stands for, weak if it is."""
+    return value if not isinstance(value, Literal) else value.value.item() if value.aval.weak else value.value
+
+
+def _numbers(places: Places) -> list[int]:
+    """Return the numbers of the uses in a loop and in the loops in its body."""
+    return [number for place in places.values() for number in (_numbers(place) if isinstance(place, dict) else [place])]

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
-from fxgrad.extend import Aval, Equation, Literal, Program, Variable, memoize, primitives
+from fxgrad.extend import Equation, Literal, Program, Variable, memoize, primitives
 from fxgrad.text import inline
 from fxgrad.text.inlining import holds_call
 from fxgrad.text.short import operation_name
 from fxgrad.training.curvature.rules import Axes, Layer, layer_rules, opened_calls, parameter_views
 
 MOST_STEPS, MOST_UNROLLED = 256, 10_000
-"""Loops over layers are unrolled up to these numbers of steps and equations, to find the layers in them.
-
-With more steps, a matrix that each of them uses is seldom larger than the pairs of positions.
+"""Loops that change a parameter are unrolled up to these numbers of steps and equations, to find the layers in them.
 """
 MANY_STEPS = 9
-"""Fewer steps over a stack of layers are unrolled for norms: they run faster, and are compiled more slowly."""
+"""Loops of fewer steps with layers are unrolled for norms: they run faster, and are compiled more slowly."""
 
 
 class Use(NamedTuple):
     """A use of a parameter as a layer: by the operand of `equation` at `place`, of which `layer` names the axes.
 
     `steps` lead from the parameter to the array that is used, in other forms: reshaped, or an entry of it. `axes` are
-    the axes of that array which the operand has, in its order; the axes of `layer` are those of the array.
+    the axes of that array which the operand has, in its order; the axes of `layer` are those of the array. `loops` are
+    the scans in whose bodies the equation is, outermost first; those at the numbers `entered` go through the entries
+    of the parameter, and in the steps of the others it is the same.
     """
 
     equation: Equation
@@ -32,32 +33,37 @@ class Use(NamedTuple):
     layer: Layer
     steps: tuple[Any, ...]
     axes: Axes
+    loops: tuple[Equation, ...] = ()
+    entered: tuple[int, ...] = ()
 
     @property
     def line(self) -> str:
         """The user's file and line."""
         return _line(self.equation)
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The numbers of steps of the loops."""
+        return tuple(loop.params["length"] for loop in self.loops)
+
+    @property
+    def entries(self) -> int:
+        """The number of entries of the parameter that loops go through, each a layer; 1 without such a loop."""
+        return prod(self.lengths[number] for number in self.entered)
+
+    @property
+    def rows(self) -> int:
+        """The number of outer products in the gradient of an entry: those of the layer in all steps."""
+        return self.layer.rows * prod(
+            length for number, length in enumerate(self.lengths) if number not in self.entered)
+
 
 class ParameterUses(NamedTuple):
-    """All uses of one parameter: its layers, or the reason, with the line, why its gradient is no sum over layers.
-
-    With `loop` they are in the body of this scan, as `loop_body` returns it, for each entry of the parameter in turn.
-    """
+    """All uses of one parameter: its layers, or the reason, with the line, why its gradient is no sum over layers."""
 
     uses: tuple[Use, ...]
     reason: str = ""
     line: str = ""
-    loop: Equation | None = None
-
-    @property
-    def steps(self) -> int:
-        """The number of entries of the parameter that have layers of their own in a loop; 1 without a loop."""
-        return 1 if self.loop is None else self.loop.params["length"]
-
-    def entry(self, aval: Aval) -> Aval:
-        """Return the type of what the layers use, given that of the parameter."""
-        return aval if self.loop is None else Aval(aval.shape[1:], aval.dtype)
 
 
 class _View(NamedTuple):
@@ -66,92 +72,103 @@ class _View(NamedTuple):
     leaf: int
     steps: tuple[Any, ...]
     axes: Axes
+    entered: tuple[int, ...] = ()
 
 
-def opened_program(program: Program, *, loops: bool) -> Program:
-    """Return the program with its calls replaced by what they compute, and with `loops` its short loops as well."""
-    return memoize(program, ("opened for layers", loops), lambda: inline(
-        program, calls=_is_opened, loops=_is_short if loops else False))
+def opened_program(program: Program, longest: int = -1) -> Program:
+    """Return the program with its calls replaced by what they compute, and loops of at most `longest` steps as well."""
+    return memoize(program, ("opened for layers", longest), lambda: inline(
+        program, calls=_is_opened, loops=lambda loop: is_short(loop, longest)))
 
 
 def _is_opened(equation: Equation) -> bool:
     return holds_call(equation) and opened_calls.of(equation.primitive)
 
 
-def _is_short(equation: Equation) -> bool:
+def is_short(equation: Equation, longest: int) -> bool:
+    """Return whether a loop may be unrolled, and has at most `longest` steps."""
     region = equation.regions[0]
     steps = region.times or 0
-    return steps <= MOST_STEPS and steps * len(region.program.equations) <= MOST_UNROLLED
+    return steps <= longest and steps * len(region.program.equations) <= MOST_UNROLLED
 
 
-def loop_body(loop: Equation) -> Program:
-    """Return the program of a step of a scan, with its calls opened."""
-    return opened_program(loop.params["program"], loops=False)
+def find_uses(program: Program, parameters: Sequence[Variable]) -> list[ParameterUses]:
+    """Return the uses of some inputs of an opened `program`, also in the bodies of its scans."""
+    search = _Search(len(parameters))
+    search.walk(program, {var: _View(number, (), tuple(range(len(var.aval.shape))))
+                          for number, var in enumerate(parameters)}, ())
+    return search.result()
 
 
-def find_uses(program: Program, parameters: Sequence[Variable], shortest: int) -> list[ParameterUses]:
-    """Return the uses of some inputs of an opened `program`, and in scans over them of at least `shortest` steps."""
-    count = len(parameters)
-    found: list[Any] = [[] for _ in range(count)]
-    loops: dict[int, list[ParameterUses]] = {}
-    reasons: dict[int, tuple[str, str]] = {}
-    views: dict[Variable, _View] = {}
-    for number, var in enumerate(parameters):
-        views[var] = _View(number, (), tuple(range(len(var.aval.shape))))
-    for equation in program.equations:
-        places = [place for place, atom in enumerate(equation.inputs)
-                  if not isinstance(atom, Literal) and atom in views]
-        if not places:
-            continue
-        placement = parameter_views.of(equation.primitive)
-        moved = placement(equation) if placement is not None else None
-        if moved is not None:
-            view = views[equation.inputs[0]]  # type: ignore[index]
-            for var, (steps, axes) in zip(equation.outputs, moved, strict=True):
-                views[var] = (_View(view.leaf, view.steps, tuple(view.axes[axis] for axis in axes)) if not steps else
-                              _View(view.leaf, (*view.steps, (view.axes, *steps)), axes))
-            continue
-        entries = _uses_in_loop(equation, {
-            place: views[equation.inputs[place]] for place in places}, shortest)  # type: ignore[index]
+class _Search:
+    """The uses found so far, and the reasons why parameters have others."""
+
+    def __init__(self, count: int) -> None:
+        self._found: list[list[Use]] = [[] for _ in range(count)]
+        self._reasons: dict[int, tuple[str, str]] = {}
+
+    def result(self) -> list[ParameterUses]:
+        """Return what is known of each parameter."""
+        return [ParameterUses((), *self._reasons[number]) if number in self._reasons else _combined(uses)
+                for number, uses in enumerate(self._found)]
+
+    def walk(self, program: Program, views: dict[Variable, _View], loops: tuple[Equation, ...],
+             unchanged: Collection[int] = ()) -> None:
+        """Find uses in a program, whose inputs in `views` are parameters and whose results at `unchanged` may be."""
+        for equation in program.equations:
+            places = [place for place, atom in enumerate(equation.inputs)
+                      if not isinstance(atom, Literal) and atom in views]
+            if not places:
+                continue
+            placement = parameter_views.of(equation.primitive)
+            moved = placement(equation) if placement is not None else None
+            if moved is not None:
+                view = views[equation.inputs[0]]  # type: ignore[index]
+                for var, (steps, axes) in zip(equation.outputs, moved, strict=True):
+                    views[var] = view._replace(axes=tuple(view.axes[axis] for axis in axes)) if not steps else (
+                        view._replace(steps=(*view.steps, (view.axes, *steps)), axes=axes))
+            elif equation.primitive is primitives.scan:
+                self._walk_loop(equation, places, views, loops)
+            else:
+                self._use(equation, places, views, loops)
+        for place, atom in enumerate(program.outputs):
+            if isinstance(atom, Variable) and atom in views and place not in unchanged:
+                self._reasons.setdefault(views[atom].leaf, ("it is a result", ""))
+
+    def _use(self, equation: Equation, places: Sequence[int], views: dict[Variable, _View],
+             loops: tuple[Equation, ...]) -> None:
+        """Note how an equation uses its operands at `places`."""
         for place in places:
             view = views[equation.inputs[place]]  # type: ignore[index]
-            if place in entries:
-                loops.setdefault(view.leaf, []).append(entries[place])
-                continue
             rule = layer_rules.of(equation.primitive)
             layer = (f"{operation_name(equation)} is no layer" if rule is None else
                      "it meets a parameter" if len(places) > 1 else rule(equation, place))
             if isinstance(layer, str):
-                reasons.setdefault(view.leaf, (layer, _line(equation)))
+                self._reasons.setdefault(view.leaf, (layer, _line(equation)))
             else:
-                found[view.leaf].append(Use(equation, place, layer, view.steps, view.axes))
-    for atom in program.outputs:
-        if isinstance(atom, Variable) and atom in views:
-            reasons.setdefault(views[atom].leaf, ("it is a result", ""))
-    for number, own in loops.items():
-        reason = next(((each.reason, each.line) for each in own if each.reason), None)
-        if reason is None and (len(own) > 1 or found[number]):
-            reason = "it is used in a loop and elsewhere", ""
-        if reason is not None:
-            reasons.setdefault(number, reason)
-        else:
-            found[number] = own[0]
-    return [ParameterUses((), *reasons[number]) if number in reasons else
-            uses if isinstance(uses, ParameterUses) else _combined(uses) for number, uses in enumerate(found)]
+                self._found[view.leaf].append(
+                    Use(equation, place, layer, view.steps, view.axes, loops, view.entered))
 
-
-def _uses_in_loop(equation: Equation, given: dict[int, _View], shortest: int) -> dict[int, ParameterUses]:
-    """Return, by place, the uses of the parameters whose entries a long scan goes through."""
-    if equation.primitive is not primitives.scan or (
-            equation.params["length"] < shortest and _is_short(equation)):
-        return {}
-    first = equation.params["num_consts"] + equation.params["num_carry"]
-    stacks = [place for place, view in given.items() if place >= first and not view.steps
-              and view.axes == tuple(range(len(view.axes)))]
-    body = loop_body(equation)
-    uses = find_uses(body, [body.inputs[place] for place in stacks], shortest)
-    return {place: own._replace(loop=equation) if own.loop is None else ParameterUses((), "it is in a loop in a loop")
-            for place, own in zip(stacks, uses, strict=True)}
+    def _walk_loop(self, loop: Equation, places: Sequence[int], views: dict[Variable, _View],
+                   loops: tuple[Equation, ...]) -> None:
+        """Find uses in the body of a scan, which is given parameters as they are, or entry by entry."""
+        body, consts = loop.params["program"], loop.params["num_consts"]
+        first = consts + loop.params["num_carry"]
+        inner: dict[Variable, _View] = {}
+        unchanged = []
+        for place in places:
+            var, view = body.inputs[place], views[loop.inputs[place]]  # type: ignore[index]
+            if place >= first:
+                inner[var] = _View(view.leaf, (*view.steps, (view.axes, ("entries", 0))),
+                                   tuple(range(len(var.aval.shape))), (*view.entered, len(loops)))
+            elif place < consts:
+                inner[var] = view
+            elif body.outputs[place - consts] is var:
+                inner[var] = views[loop.outputs[place - consts]] = view
+                unchanged.append(place - consts)
+            else:
+                self._reasons.setdefault(view.leaf, ("a loop changes it", _line(loop)))
+        self.walk(body, inner, (*loops, loop), unchanged)
 
 
 def _line(equation: Equation) -> str:

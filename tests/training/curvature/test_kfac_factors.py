@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import curvature
 from fxgrad.errors import ArgumentError, ShapeError
+from tests.support.layers_in_loops import LOOPS, lookups_in_a_stack
 
 DRAWS = np.random.default_rng(0)
 
@@ -147,6 +149,94 @@ def test_a_shared_matrix_sums_its_uses() -> None:
     first = (last @ w.T) * (1.0 - hidden ** 2)
     np.testing.assert_allclose(found.inputs[0], (x.T @ x + hidden.T @ hidden) / 10, rtol=1e-11)
     np.testing.assert_allclose(found.outputs[0], (last.T @ last + first.T @ first) / 5, rtol=1e-11)
+
+
+def of_rnn(params: Any, xs: Any, tokens: Any) -> Any:
+    def step(h: Any, now: Any) -> tuple[Any, Any]:
+        h = fnp.tanh(h @ params["w"] + now[0] @ params["u"] + params["table"][now[1]])
+        return h, h ** 2
+    return fnp.sum(fxgrad.scan(step, np.zeros(4), (xs, tokens))[1])
+
+
+def test_factors_of_a_recurrent_network_by_hand() -> None:
+    params = {"table": draw(5, 4), "u": draw(3, 4), "w": draw(4, 4)}
+    xs, tokens = draw(6, 7, 3), DRAWS.integers(0, 5, (6, 7))
+    hidden = np.zeros((6, 8, 4))
+    for step in range(7):
+        hidden[:, step + 1] = np.tanh(
+            hidden[:, step] @ params["w"] + xs[:, step] @ params["u"] + params["table"][tokens[:, step]])
+    slopes, arriving = np.zeros((6, 7, 4)), np.zeros((6, 4))
+    for step in reversed(range(7)):
+        slopes[:, step] = (arriving + 2.0 * hidden[:, step + 1]) * (1.0 - hidden[:, step + 1] ** 2)
+        arriving = slopes[:, step] @ params["w"].T
+    expanded, reduced = (curvature.kfac_factors(of_rnn, sharing=sharing)(params, xs, tokens)
+                         for sharing in ("expand", "reduce"))
+    hot = np.eye(5)[tokens]
+    for name, inputs in (("table", hot), ("u", xs), ("w", hidden[:, :-1])):
+        for found, of_step, total in (
+                (expanded, inputs, slopes), (reduced, inputs.mean(1, keepdims=True), slopes.sum(1, keepdims=True))):
+            a = np.einsum("nti,ntj->ij", of_step, of_step) / (6 * of_step.shape[1])
+            np.testing.assert_allclose(found[name].inputs[0], np.diag(a) if name == "table" else a, rtol=1e-11)
+            np.testing.assert_allclose(found[name].outputs[0], np.einsum("nto,ntp->op", total, total) / 6, rtol=1e-11)
+    assert expanded["table"].placement == ("lookup", (5, 4), (), (0,), (1,), 1)
+
+
+def test_one_step_of_a_loop_with_a_cotangent_is_exact() -> None:
+    """Inputs are the same in all steps, and one step has a cotangent: A ⊗ G is the Fisher matrix of the example."""
+    def loss(w: Any, x: Any) -> Any:
+        chosen = fnp.where(np.arange(5) == 2, 1.0, 0.0)
+        return fnp.sum(fxgrad.scan(lambda x, on: (x, on * fnp.tanh(x @ w)), x, chosen)[1])
+    exact(loss, draw(3, 4), draw(3))
+
+
+def test_lookups_in_a_stack_have_blocks() -> None:
+    tables, x, tokens = draw(3, 9, 4), draw(5, 2, 4), DRAWS.integers(-9, 9, (5, 2))
+
+    def by_hand(tables: Any, x: Any, tokens: Any) -> Any:
+        for table in tables:
+            x = fnp.tanh(x + table[tokens])
+        return fnp.sum(x)
+
+    for sharing in ("expand", "reduce"):
+        found = curvature.kfac_factors(lookups_in_a_stack, sharing=sharing)(tables, x, tokens)
+        single = curvature.kfac_factors(by_hand, sharing=sharing)(list(tables), x, tokens)
+        assert found.placement == ("lookup", (3, 9, 4), (0,), (1,), (2,), 1)
+        value = draw(3, 9, 4)
+        for number, one in enumerate(single):
+            np.testing.assert_allclose(found.inputs[number], one.inputs[0], rtol=1e-11)
+            np.testing.assert_allclose(found.outputs[number], one.outputs[0], rtol=1e-11)
+            np.testing.assert_allclose(found.product(value)[number], one.product(value[number]), rtol=1e-9)
+            np.testing.assert_allclose(found.solve(value, 0.1)[number], one.solve(value[number], 0.1), rtol=1e-9)
+
+
+def test_stacks_in_stacks_and_of_experts_have_blocks_of_each() -> None:
+    def of_groups(layers: Any, x: Any) -> Any:
+        def group(h: Any, ws: Any) -> Any:
+            return fxgrad.scan(lambda h, w: (fnp.tanh(h @ w), None), h, ws)[0], None
+        return fnp.sum(fxgrad.scan(group, x, layers)[0])
+
+    def of_experts(layers: Any, x: Any) -> Any:
+        return fnp.sum(fxgrad.scan(lambda h, w: (fnp.tanh(fnp.einsum("hd,hde->he", h, w)), None), x, layers)[0])
+
+    layers = draw(2, 3, 4, 4)
+    groups = curvature.kfac_factors(of_groups)(layers, draw(1, 4))
+    assert groups.placement == ("dense", (2, 3, 4, 4), (0, 1), (2,), (3,), 1)
+    exact(of_groups, layers, draw(4))
+    exact(of_experts, layers, draw(3, 4))
+
+
+@pytest.mark.slow
+def test_factors_in_loops_are_those_of_unrolled_loops() -> None:
+    for name, (loss, params, batch) in LOOPS.items():
+        for sharing in ("expand", "reduce"):
+            looped, unrolled = (fxgrad.tree.leaves(
+                curvature.kfac_factors(functools.partial(loss, unrolled=by_hand), sharing=sharing)(params, *batch),
+                is_leaf=lambda leaf: leaf is None or isinstance(leaf, curvature.KroneckerFactors))
+                for by_hand in (False, True))
+            for one, other in zip(looped, unrolled, strict=True):
+                if other is not None:
+                    np.testing.assert_allclose(one.inputs, other.inputs, rtol=1e-9, err_msg=name)
+                    np.testing.assert_allclose(one.outputs, other.outputs, rtol=1e-9, err_msg=name)
 
 
 def looked_up(table: Any, tokens: Any) -> Any:

@@ -18,6 +18,7 @@ import fxgrad.numpy as fnp
 from fxgrad import curvature
 from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.training.curvature import norms as norms_module
+from tests.support.layers_in_loops import LOOPS, recurrent_network
 from tests.support.random_programs import build, recipes
 from tests.support.tiers import examples
 
@@ -136,7 +137,7 @@ CASES = {
     "a deep stack": Case(deep, {"b": draw(9, 2, 1), "gain": draw(9, 12), "offset": draw(12), "table": draw(9, 50, 12),
                                 "w": 0.3 * draw(9, 12, 40)}, (draw(4, 2, 12), DRAWS.integers(0, 50, (4, 2))), [
         "it is smaller than the pairs of 12 positions", "it is smaller than the pairs of 2 positions",
-        "scan is no layer", ("lookup",) * 9, ("dense",) * 18]),
+        "it is smaller than the pairs of 18 positions", ("lookup",) * 9, ("dense",) * 18]),
     "a deep stack without what all layers share": Case(
         lambda params, x, tokens: deep({**params, "offset": 0.1}, x, tokens), {
             "b": draw(9, 2, 1), "gain": draw(9, 12), "table": draw(9, 50, 12), "w": 0.3 * draw(9, 12, 40)},
@@ -321,12 +322,54 @@ def test_clipped_sum_of_gradients() -> None:
         np.testing.assert_allclose(leaf, expected, rtol=1e-10)
 
 
-def test_long_loops_are_not_unrolled() -> None:
-    w, xs = 0.1 * draw(12, 12), draw(2, 1500, 12)
-    entry = curvature.layers(recurrent)(w, xs)["w"]
-    assert entry.reason == "scan is no layer"
-    np.testing.assert_allclose(curvature.per_example_norms(recurrent)(w, xs), norms_of_gradients(recurrent, w, (xs,)),
-                               rtol=1e-9)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("always_pairs", [False, True])
+def test_layers_in_loops(name: str, always_pairs: bool) -> None:
+    """Loops stay, and their norms are those of the gradients of the same loss by a loop of Python's."""
+    loss, params, batch = LOOPS[name]
+    expected = norms_of_gradients(functools.partial(loss, unrolled=True), params, batch)
+    reason = (lambda found: found.reason) if always_pairs else norms_module.reason_for_gradient
+    norms = curvature.per_example_norms(loss, by_parameter=True)
+    with mock.patch.object(norms_module, "reason_for_gradient", reason):
+        program = fxgrad.make_program(norms)(params, *batch)
+        found = norms(params, *batch)
+    for one, other in zip(fxgrad.tree.leaves(found), fxgrad.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    assert sum(equation.primitive.name == "scan" for equation in program.equations) >= 2  # forward and back
+    assert all(not entry.reason or "pairs" in entry.reason for entry in curvature.layers(loss)(params, *batch).entries)
+
+
+def test_size_of_programs_of_loops() -> None:
+    """The program of a loop of 1,000 steps is as long as that of 12, and has no gradient of an example."""
+    lengths, shapes = [], set()
+    for steps in (12, 1000):
+        for function in (curvature.per_example_norms, curvature.kfac_factors):
+            program = fxgrad.make_program(lambda params, xs, function=function: fxgrad.tree.leaves(
+                function(recurrent_network)(params, xs)))({
+                    "b": draw(14), "gain": draw(14), "u": draw(30, 14), "w": draw(14, 14)}, draw(3, steps, 30))
+            lengths.append(len(program.equations))
+            if steps == 12 and function is curvature.kfac_factors:
+                shapes |= {var.aval.shape for inner in fxgrad.extend.inner_first(program)
+                           for equation in inner.equations for var in equation.outputs}
+    assert lengths[1] == lengths[3]
+    assert lengths[2] <= lengths[0]
+    assert {(3, 30, 14), (3, 14, 14)}.isdisjoint(shapes)
+
+
+def test_parameters_that_loops_change() -> None:
+    """Short loops are unrolled for them; with others, the gradients of examples are computed."""
+    def loss(w: Any, xs: Any) -> Any:
+        def step(carry: Any, x: Any) -> tuple[Any, None]:
+            return (fnp.tanh(x @ carry[1]), carry[1].T), None
+        return fnp.sum(fxgrad.scan(step, (np.ones(12), w), xs)[0][0])
+
+    w = draw(12, 12)
+    for steps, reason in ((3, ""), (300, "a loop changes it")):
+        xs = draw(2, steps, 12)
+        assert curvature.layers(loss)(w, xs)["w"].reason == reason
+        np.testing.assert_allclose(curvature.per_example_norms(loss)(w, xs), norms_of_gradients(loss, w, (xs,)),
+                                   rtol=1e-9)
 
 
 def test_stacks_of_layers_stay_loops() -> None:
