@@ -43,10 +43,24 @@ def one_image(lib: Any) -> models.Loss:
     return lambda p, image, label: loss(p, image[None], label[None])
 
 
+def recurrence(lib: Any) -> models.Loss:
+    """The loss of a tanh RNN, of one sequence."""
+    loss = models.rnn(lib)
+    return lambda p, xs: loss(p, xs[:, None])
+
+
+def recurrent_arguments(small: bool) -> tuple[Any, ...]:
+    """Weights, and 16 sequences of 64 entries of 128 features."""
+    batch, steps, width = (2, 3, 4) if small else (16, 64, 128)
+    weights = {"w": random(width, width), "u": random(width, width), "b": random(width)}
+    return weights, random(batch, steps, width, scale=1)
+
+
 MODELS: dict[str, tuple[Callable[[Any], models.Loss], Callable[[bool], tuple[Any, ...]]]] = {
     "network 1024 wide": (wide_network, wide_arguments),
     "transformer": (one_sequence, functools.partial(models.transformer_arguments, 4)),
     "convolutional net": (one_image, models.convolutional_arguments),
+    "recurrent network": (recurrence, recurrent_arguments),
 }
 
 
@@ -72,6 +86,7 @@ LIMITS: dict[str, tuple[Bar, ...]] = {
     "network 1024 wide": (Ratio("jax's vmap(grad)", 0.2), Memory("jax's vmap(grad)", 0.05)),
     "transformer": (Ratio("jax's vmap(grad)", 0.7), Memory("jax's vmap(grad)", 0.7)),
     "convolutional net": (Ratio("jax's vmap(grad)", 1.05), Memory("jax's vmap(grad)", 1.0)),
+    "recurrent network": (Ratio("jax's vmap(grad)", 0.9), Memory("jax's vmap(grad)", 0.7)),
 }
 
 
