@@ -7,6 +7,7 @@ follows each direction is by itself.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,14 +27,17 @@ from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.program_properties import calls_user_code, is_effectful, memoize, used_axes
 from fxgrad.engine.higher_order.series import series_program
 from fxgrad.engine.ops.arithmetic import div_p, mul_p, neg_p, sub_p
+from fxgrad.engine.ops.indexing import gather
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.pointwise import add, add_p
 from fxgrad.engine.ops.products import dot_general_p
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import broadcast_to, move_axis, reduce_sum, reshape, reshape_p, zeros
+from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.parallel.collective import psum
 from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import Linearized, linearize_program
 
 DIRECTIONS = "directions"
@@ -45,34 +49,46 @@ _TERMS, _ENTRIES = 4, 20_000_000
 
 
 class Product(NamedTuple):
-    """A product of two values of a cut, at `places` among its values that vary.
+    """A product of two values of a cut.
 
     Each factor moves elements of the result, with the other at rest, so that inputs of one color move different ones:
     those in `masks`. `meeting` marks, for each color, the elements that one input moves through both factors.
     """
 
     equation: Equation
-    places: tuple[int, int]
     masks: tuple[Any, Any]
     meeting: Any
 
 
-class Stages(NamedTuple):
-    """A program in two: `first` maps its inputs to the values of the cut, `rest` maps inputs and these to outputs.
+class Sum(NamedTuple):
+    """A `dot_general` in the rest of a program that sums over `axis` of a value of the cut, its operand at `place`.
 
-    `moving` marks the values of the cut that vary, `used` the inputs that `rest` reads. Where `colors` is None, the
-    Jacobian of `first` stands in it. Else inputs of one of the `number` colors move together, and `masks` has, for each
-    value that varies, the elements that each input moves; `rest` takes the results of `products` as well.
+    Each input moves that value at one index along the axis alone, that in `indices`, or nowhere if `moves` is False.
+    """
+
+    equation: Equation
+    place: int
+    axis: int
+    indices: Any
+    moves: Any
+
+
+class Stages(NamedTuple):
+    """A program in parts: `first` maps inputs to the values of the cut; those of `rest` map these and others to more.
+
+    `moving` marks the values of the cut that vary. Where `colors` is None, the Jacobian of `first` stands in it. Else
+    inputs of one of the `number` colors move together, and `masks` has, for each value that varies, the elements that
+    each input moves; `products` are computed from the cut, and `sums` each after the part of its number.
     """
 
     first: Program
-    rest: Program
+    rest: tuple[Program, ...]
     moving: tuple[bool, ...]
-    used: tuple[bool, ...]
     colors: Any = None
     number: int = 0
     masks: tuple[Any, ...] = ()
     products: tuple[Product, ...] = ()
+    sums: tuple[Sum, ...] = ()
 
     def seeds(self, basis: Sequence[Any]) -> list[Any]:
         """Return the directions of the first stage, like `basis`: one stack for each input that varies."""
@@ -90,6 +106,26 @@ class Stages(NamedTuple):
         else:
             repeated = concatenate([slice_in_dim(found, color, color + 1, 0) for color in self.colors.tolist()], 0)
         return where(mask, repeated, zeros(aval_of(repeated)))
+
+
+class Moving(NamedTuple):
+    """A value and its second derivatives: slopes along each direction, and the sum of coefficients of order 2.
+
+    None stands for zeros. `shared` are slopes along directions that inputs share.
+    """
+
+    value: Any
+    slope: Any = None
+    bend: Any = None
+    shared: Any = None
+
+    @property
+    def order(self) -> int:
+        """The number of coefficients beside the value."""
+        return 0 if self.slope is None else 1 if self.bend is None else 2
+
+
+Known = dict[Variable, Moving]
 
 
 @dataclass(frozen=True)
@@ -110,59 +146,127 @@ def second_sums(program: Program, moving: Sequence[bool], inputs: Sequence[Any],
     operation with programs that has no rule for sums.
     """
     count = aval_of(basis[0]).shape[0]
-    bends: list[Any] = []
     if stages is None:
         values, _, seconds = _along(program, [*map(int, moving)], inputs, basis, [], count, wanted, is_last=True)
         return values, seconds
+    directions = iter(basis)
+    known: Known = {var: Moving(value, next(directions) if marked else None)
+                    for var, value, marked in zip(program.inputs, inputs, moving, strict=True)}
     if stages.colors is None:
         found = linearize_program(stages.first, (*moving,))
         results = without_literals(found(inputs))
         half: Linearized = found.extra
         values, residuals = results[:len(stages.first.outputs)], results[len(stages.first.outputs):]
-        slopes = [move_axis(matrix, aval_of(matrix).ndim - 1, 0) for matrix in push_identity(half.linear, residuals)]
-        order = 1
+        slopes = iter(push_identity(half.linear, residuals))
+        for var, value, marked in zip(stages.first.outputs, values, stages.moving, strict=True):
+            matrix = next(slopes) if marked else None
+            known[var] = Moving(value, None if matrix is None else move_axis(matrix, aval_of(matrix).ndim - 1, 0))
     else:
         values, slopes, bends = _along(stages.first, [*map(int, moving)], inputs, stages.seeds(basis), [],
                                        stages.number, stages.moving)
-        results, slopes, bends = _products(stages, [value for value, marked in zip(
-            values, stages.moving, strict=True) if marked], slopes, bends)
-        values += results
-        order = 2
-    orders = [*(int(marked and used) for marked, used in zip(moving, stages.used, strict=True)),
-              *(order * marked for marked in stages.moving), *[order] * len(stages.products)]
-    directions = iter(basis)
-    own = [direction for used, marked in zip(stages.used, moving, strict=True) if marked
-           for direction in [next(directions)] if used]
-    values, _, seconds = _along(stages.rest, orders, [*inputs, *values], [*own, *slopes], bends, count, wanted,
-                                is_last=True)
+        shared, curved, masks = iter(slopes), iter(bends), iter(stages.masks)
+        for var, value, marked in zip(stages.first.outputs, values, stages.moving, strict=True):
+            slope = next(shared) if marked else None
+            known[var] = Moving(value) if slope is None else Moving(
+                value, stages.spread(slope, next(masks)), next(curved), slope)
+        known.update((product.equation.outputs[0], _product(stages, product, known)) for product in stages.products)
+    *parts, last = stages.rest
+    for part, total in zip(parts, stages.sums, strict=True):
+        if part.equations:
+            varies = [_varies(var, part, known) for var in part.outputs]
+            values, slopes, bends = _along(part, *_coefficients(part, known), count, varies)
+            given = iter(slopes), iter(bends)
+            known.update((var, Moving(value, *(next(each) if marked else None for each in given)))
+                         for var, value, marked in zip(part.outputs, values, varies, strict=True))
+        known[total.equation.outputs[0]] = _sum(stages.number, stages.colors, total, known)
+    values, _, seconds = _along(last, *_coefficients(last, known), count, wanted, is_last=True)
     return values, seconds
 
 
-def _products(stages: Stages, values: Sequence[Any], slopes: Sequence[Any], bends: Sequence[Any],
-              ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return the results of the products, and the slopes and bends of the values that vary and of these results.
+def _coefficients(part: Program, known: Known) -> tuple[list[int], list[Any], list[Any], list[Any]]:
+    """Return the orders, values and coefficients of the inputs of a part of a program, as `_along` takes them."""
+    given = [known[var] for var in part.inputs]
+    return ([each.order for each in given], [each.value for each in given],
+            [each.slope for each in given if each.order], [each.bend for each in given if each.order == 2])
 
-    The slopes that are given are those along directions that inputs share, and those that are returned along each.
-    """
-    results = []
-    every = [stages.spread(slope, mask) for slope, mask in zip(slopes, stages.masks, strict=True)]
-    curved = [*bends]
-    for product in stages.products:
-        def multiply(one: Any, other: Any, equation: Equation = product.equation) -> Any:
-            return bind(equation.primitive, one, other, **equation.params)[0]
 
-        (one, other), (slope, second), (bend, bent) = ([of[place] for place in product.places]
-                                                       for of in (values, slopes, bends))
-        results.append(multiply(one, other))
-        every.append(add(*(stages.spread(vmap(part)(along), mask) for part, along, mask in zip(
-            (lambda along: multiply(along, other), lambda along: multiply(one, along)),  # noqa: B023
-            (slope, second), product.masks, strict=True))))
-        total = add(multiply(bend, other), multiply(one, bent))
-        if product.meeting.any():
-            both = vmap(multiply)(slope, second)
-            total = add(total, reduce_sum(where(product.meeting, both, zeros(aval_of(both))), (0,)))
-        curved.append(total)
-    return results, every, curved
+def _varies(var: Variable, part: Program, known: Known) -> bool:
+    """Return whether a result of a part of a program may vary."""
+    through = {each for each in part.inputs if known[each].order}
+    for equation in part.equations:
+        if any(type(atom) is not Literal and atom in through for atom in equation.inputs):
+            through.update(equation.outputs)
+    return has_tangent(var.aval) and var in through
+
+
+def _multiply(equation: Equation, place: int, one: Any, other: Any) -> Any:
+    """Return a product, of which `one` is the operand at `place`."""
+    return bind(equation.primitive, *((other, one) if place else (one, other)), **equation.params)[0]
+
+
+def _product(stages: Stages, product: Product, known: Known) -> Moving:
+    """Return a product of two values of the cut."""
+    one, other = (known[atom] for atom in product.equation.inputs)  # type: ignore[index]
+
+    def multiply(one: Any, other: Any) -> Any:
+        return _multiply(product.equation, 0, one, other)
+    slope = add(*(stages.spread(vmap(part)(along), mask) for part, along, mask in zip(
+        (lambda along: multiply(along, other.value), lambda along: multiply(one.value, along)),
+        (one.shared, other.shared), product.masks, strict=True)))
+    bend = add(multiply(one.bend, other.value), multiply(one.value, other.bend))
+    if product.meeting.any():
+        both = vmap(multiply)(one.shared, other.shared)
+        bend = add(bend, reduce_sum(where(product.meeting, both, zeros(aval_of(both))), (0,)))
+    return Moving(multiply(one.value, other.value), slope, bend)
+
+
+def _sum(number: int, colors: Any, total: Sum, known: Known) -> Moving:
+    """Return a sum of products with a value that each input moves in one of the terms."""
+    equation, place, axis, indices, moves = total
+    one, other = known[equation.inputs[place]], known[equation.inputs[1 - place]]  # type: ignore[index]
+    contracted, _ = equation.params["dimension_numbers"]
+    other_axis = contracted[1 - place][contracted[place].index(axis)]
+    multiply = functools.partial(_multiply, equation, place)
+    directions, size = np.arange(indices.size), equation.inputs[place].aval.shape[axis]
+
+    def terms(value: Any, axis: int, rows: Any) -> Any:
+        """Return for each input the term of `value`, of the rows of these numbers, with size 1 along `axis`."""
+        shape = aval_of(value).shape
+        taken = _rows(value, rows)
+        return reshape(taken, (rows.size, *shape[1:1 + axis], 1, *shape[1 + axis:]))
+
+    slopes = terms(_merged(move_axis(one.shared, axis + 1, 0)), axis, indices * number + colors)
+    if not moves.all():
+        slopes = where(moves.reshape(-1, *[1] * (aval_of(slopes).ndim - 1)), slopes, zeros(aval_of(slopes)))
+    value = multiply(one.value, other.value)
+    slope = vmap(multiply)(slopes, terms(move_axis(other.value, other_axis, 0), other_axis, indices))
+    bend = multiply(one.bend, other.value)
+    if other.order:
+        slope = add(slope, vmap(functools.partial(multiply, one.value))(other.slope))
+        at_rest = _merged(move_axis(other.slope, other_axis + 1, 1))
+        both = vmap(multiply)(slopes, terms(at_rest, other_axis, directions * size + indices))
+        bend = add(bend, reduce_sum(both, (0,)))
+    if other.order == 2:
+        bend = add(bend, multiply(one.value, other.bend))
+    return Moving(value, slope, bend)
+
+
+def _merged(value: Any) -> Any:
+    """Return a value with its first two axes as one."""
+    first, second, *others = aval_of(value).shape
+    return reshape(value, (first * second, *others))
+
+
+def _rows(value: Any, rows: Any) -> Any:
+    """Return rows of a value, by known numbers."""
+    size, *shape = aval_of(value).shape
+    if rows.size == size and (rows == np.arange(size)).all():
+        return value
+    times = rows.size // size
+    if rows.size == size * times and (rows == np.repeat(np.arange(size), times)).all():
+        return reshape(broadcast_to(reshape(value, (size, 1, *shape)), (size, times, *shape)), (rows.size, *shape))
+    windows = Windows(tuple(range(1, 1 + len(shape))), (0,), (0,), (), ())
+    return gather(value, rows[:, None], windows, (1, *shape), "promise_in_bounds")
 
 
 def _along(program: Program, orders: Sequence[int], inputs: Sequence[Any], slopes: Sequence[Any], bends: Sequence[Any],
@@ -210,8 +314,7 @@ def product_stages(program: Program, moving: Sequence[bool]) -> Stages | None:
             elif marks == varies and is_product(equation, marks):
                 chosen.add(id(equation))
         found = _cut(program, lambda equation: id(equation) in chosen, through)
-        if found is None or not any(found.moving) or any(
-                used for used, marked in zip(found.used, moving, strict=True) if marked):
+        if found is None or not any(found.moving) or vector in found.rest[0].inputs:
             return None
         half: Linearized = linearize_program(found.first, (*moving,)).extra
         return found if find_products(half.linear) else None
@@ -261,28 +364,69 @@ def shared_stages(program: Program, moving: Sequence[bool]) -> Stages | None:
 
 
 def _with_products(stages: Stages, found: dict[Any, Any]) -> Stages:
-    """Return the stages with masks, and with products of two values of the cut taken out of the rest."""
-    cut = [var for var, marked in zip(stages.first.outputs, stages.moving, strict=True) if marked]
-    width = stages.colors.size
-    walk = Walk(width, sparsity_rules.of)
-    products, results, rest = [], [], []
-    for equation in stages.rest.equations:
-        places = [cut.index(atom) if atom in cut else -1 for atom in equation.inputs]
-        parts = []
-        if equation.primitive in _BILINEAR and min(places) >= 0:
-            factors = [found[atom] for atom in equation.inputs]
-            parts = [walk.equation(equation, operands)[0] for operands in ([factors[0], None], [None, factors[1]])]
-        if parts and all(type(part) is Dependence and _is_separate(part, stages.colors) for part in parts):
-            masks = [_mask(part.csr(), part.shape, width, whole=True) for part in parts]
-            both = masks[0] & masks[1]
-            meeting = np.stack([both[stages.colors == color].any(0) for color in range(stages.number)])
-            products.append(Product(equation, (places[0], places[1]), (_narrow(masks[0]), _narrow(masks[1])), meeting))
-            results += equation.outputs
+    """Return the stages with masks, and with products of values of the cut taken out of the rest."""
+    masks = {var: _mask(found[var].csr(), var.aval.shape, stages.colors.size)
+             for var, marked in zip(stages.first.outputs, stages.moving, strict=True) if marked}
+    rest, = stages.rest
+    walk = Walk(stages.colors.size, sparsity_rules.of)
+    products, sums = [], []
+    parts: list[list[Equation]] = [[]]
+    for equation in rest.equations:
+        product = _product_of_two(equation, masks, stages, found, walk)
+        total = _sum_of_terms(equation, masks) if product is None else None
+        if product is not None:
+            products.append(product)
+        elif total is not None:
+            sums.append(total)
+            parts.append([])
         else:
-            rest.append(equation)
-    return stages._replace(
-        masks=tuple(_mask(found[var].csr(), var.aval.shape, width) for var in cut), products=tuple(products),
-        rest=Program([*stages.rest.inputs, *results], rest, stages.rest.outputs))
+            parts[-1].append(equation)
+    later = dict.fromkeys(atom for atom in rest.outputs if type(atom) is not Literal)
+    programs: list[Program] = []
+    for number in reversed(range(len(parts))):
+        is_last = number == len(sums)
+        own = dict.fromkeys(var for equation in parts[number] for var in equation.outputs)
+        if not is_last:
+            later.pop(sums[number].equation.outputs[0], None)
+            later.update(dict.fromkeys(atom for atom in sums[number].equation.inputs if type(atom) is not Literal))
+        used = dict.fromkeys(atom for equation in parts[number] for atom in equation.inputs
+                             if type(atom) is not Literal)
+        inputs = {**used, **later} if is_last else used
+        programs.insert(0, Program([var for var in inputs if var not in own], parts[number],
+                                   rest.outputs if is_last else [var for var in own if var in later]))
+        later = {var: None for var in {**later, **used} if var not in own}
+    return stages._replace(masks=tuple(masks.values()), products=tuple(products), sums=tuple(sums),
+                           rest=tuple(programs))
+
+
+def _product_of_two(equation: Equation, masks: dict[Any, Any], stages: Stages, found: dict[Any, Any], walk: Walk,
+                    ) -> Product | None:
+    """Return an equation as a product of two values of the cut whose elements each depend on one input of a color."""
+    if equation.primitive not in _BILINEAR or not all(atom in masks for atom in equation.inputs):
+        return None
+    factors = [found[atom] for atom in equation.inputs]
+    parts = [walk.equation(equation, operands)[0] for operands in ([factors[0], None], [None, factors[1]])]
+    if not all(type(part) is Dependence and _is_separate(part, stages.colors) for part in parts):
+        return None
+    own = [_mask(part.csr(), part.shape, stages.colors.size, whole=True) for part in parts]
+    both = own[0] & own[1]
+    meeting = np.stack([both[stages.colors == color].any(0) for color in range(stages.number)])
+    return Product(equation, (_narrow(own[0]), _narrow(own[1])), meeting)
+
+
+def _sum_of_terms(equation: Equation, masks: dict[Any, Any]) -> Sum | None:
+    """Return a `dot_general` of which each input moves one term, by a factor that is in the cut."""
+    if equation.primitive is not dot_general_p or equation.inputs[0] is equation.inputs[1]:
+        return None
+    contracted, _ = equation.params["dimension_numbers"]
+    for place, atom in enumerate(equation.inputs):
+        mask = masks.get(atom)
+        axes = [] if mask is None else [axis for axis, size in enumerate(mask.shape[1:]) if size > 1]
+        if len(axes) == 1 and axes[0] in contracted[place]:
+            moved = mask.reshape(mask.shape[0], -1)
+            if moved.sum(1).max() <= 1:
+                return Sum(equation, place, axes[0], moved.argmax(1), moved.any(1))
+    return None
 
 
 _BILINEAR = (mul_p, dot_general_p)
@@ -326,8 +470,9 @@ def _cut(program: Program, belongs: Callable[[Equation], bool], varying: set[Any
     cut = [var for equation in first for var in equation.outputs if var in read]
     if not cut:
         return None
-    return Stages(Program(program.inputs, first, cut), Program([*program.inputs, *cut], rest, program.outputs),
-                  tuple(var in varying for var in cut), tuple(var in read for var in program.inputs))
+    return Stages(Program(program.inputs, first, cut), (Program(
+        [*(var for var in program.inputs if var in read), *cut], rest, program.outputs),),
+        tuple(var in varying for var in cut))
 
 
 def _mask(row: tuple[Any, Any], shape: tuple[int, ...], width: int, whole: bool = False) -> Any:

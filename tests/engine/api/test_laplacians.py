@@ -15,6 +15,7 @@ from fxgrad.scipy import special
 
 X = np.array([1.0, 2.0, -0.5])
 W = np.array([[0.3, -0.2, 0.5, 0.1], [0.4, 0.6, -0.1, 0.2], [-0.3, 0.2, 0.1, 0.7]])
+M = np.random.default_rng(5).normal(size=(4, 6))
 
 
 @fxgrad.custom_jvp
@@ -104,7 +105,28 @@ def of_two(p):
     return fnp.sum(fnp.exp(0.1 * (h @ h.T) * t[:5, None] * t[:5])) * fnp.sum(t)
 
 
+def heads(x):
+    """Attention of two heads, twice in a row, with the positions of the particles as values in the second."""
+    h = fnp.tanh(x @ W)
+    q, k, v = (fnp.einsum("td,dhe->the", h, scale * M.reshape(4, 2, 3)) for scale in (1.0, -0.5, 2.0))
+    weights = nn.softmax(fnp.einsum("the,she->hts", q, k))
+    h = fnp.tanh(fnp.einsum("hts,she->the", weights, v))
+    again = nn.softmax(fnp.einsum("the,she->ts", h, h))
+    return fnp.sum(fnp.tanh(again @ x)) + fnp.sum(x.T @ again)
+
+
+def with_fixed_weights(p):
+    """Sums with constant weights, by values that half of the inputs do not move, and by each input's own index."""
+    values = fnp.sin(p["x"]) @ W
+    mixed = fnp.cos(np.arange(15.0).reshape(3, 5)) @ values
+    return fnp.sum(fnp.tanh(mixed)) * fnp.sum(fnp.exp(0.1 * p["y"])) + fnp.sum(fnp.tanh(values.T @ fnp.outer(
+        p["y"][:5], p["y"]) / fnp.sum(p["y"])))
+
+
 MEETING = {
+    "heads": (heads, np.random.default_rng(2).normal(size=(6, 3))),
+    "fixed weights": (with_fixed_weights, {"x": np.random.default_rng(3).normal(size=(5, 3)),
+                                           "y": np.linspace(0.5, 1.5, 9)}),
     "attention": (attention, np.random.default_rng(0).normal(size=(7, 3))),
     "two arguments, colors without a period": (of_two, {"t": np.linspace(0.1, 1.0, 8), "x": np.random.default_rng(
         1).normal(size=(5, 3))}),
@@ -131,11 +153,15 @@ def test_particles_share_directions_until_they_meet(name):
 def test_products_of_two_particles_are_computed_in_shared_directions():
     function, x = MEETING["attention"]
     found = laplacian(function, sparse=True)
-    shapes = [var.aval.shape for equation in fxgrad.make_program(found)(x).equations
-              if equation.primitive.name == "dot_general" for var in equation.outputs]
-    # Of 21 directions: tanh(x @ W) @ W.T and the scores in 3 of them, the mean by weights in each.
+    products = [equation for equation in fxgrad.make_program(found)(x).equations
+                if equation.primitive.name == "dot_general"]
+    shapes = [var.aval.shape for equation in products for var in equation.outputs]
+    # Of 21 directions: tanh(x @ W) @ W.T and the scores in 3 of them; of the mean by weights, only what weights move.
     assert (3, 7, 7) in shapes
     assert not {(21, 7, 7), (7, 21, 7)} & {*shapes}
+    means = [tuple(atom.aval.shape for atom in equation.inputs) for equation, shape in zip(
+        products, shapes, strict=True) if shape == (21, 7, 4)]
+    assert sorted(means) == [((21, 7, 1), (21, 1, 4)), ((21, 7, 1), (21, 1, 4)), ((21, 7, 7), (7, 4))]
     np.testing.assert_allclose(fxgrad.jit(fxgrad.vmap(found))(np.stack([x, 2 * x])), [found(x), found(2 * x)],
                                rtol=1e-11)
     # The derivative of the Laplacian along a line, by differences.
