@@ -25,9 +25,10 @@ from fxgrad.engine.frontend.operands import (
 )
 from fxgrad.engine.frontend.ufuncs import Elementwise, composite_function, unary_function
 from fxgrad.engine.ops import exponential, parts, trigonometric
-from fxgrad.engine.ops.arithmetic import add, div, mul, neg_p, stop_gradient
+from fxgrad.engine.ops.arithmetic import div, mul, neg_p, stop_gradient
 from fxgrad.engine.ops.comparison import eq, lt, ne, not_
 from fxgrad.engine.ops.creation import bitcast_convert_type
+from fxgrad.engine.ops.integrals import sine_over_x
 from fxgrad.engine.ops.parts import complex as complex_
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.select import where
@@ -111,17 +112,8 @@ rad2deg = _name_function("rad2deg", composite_function(lambda x: mul(x, 180 / ma
                          "Return angles in radians as degrees.")
 
 
-def _sinc(x: Any) -> Any:
-    """Return sinc, by its series near 0, so that derivatives up to the fourth are right there too."""
-    t = mul(x, math.pi)
-    squared = exponential.square(t)
-    small = lt(parts.abs(t), 1e-2)
-    series = add(mul(squared, add(mul(squared, add(mul(squared, -1 / 5040), 1 / 120)), -1 / 6)), 1.0)
-    away = where(small, 1.0, t)
-    return where(small, series, div(trigonometric.sin(away), away))
-
-
-sinc = _name_function("sinc", composite_function(_sinc), "sin(pi x) / (pi x), which is 1 at 0.")
+sinc = _name_function("sinc", composite_function(lambda x: sine_over_x(mul(x, math.pi))),
+                      "sin(pi x) / (pi x), which is 1 at 0.")
 
 # --- rounding -----------------------------------------------------------------------------------------------------
 

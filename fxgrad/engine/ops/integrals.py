@@ -13,13 +13,13 @@ import numpy as np
 
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.engine.ops.comparison import eq, gt, lt
+from fxgrad.engine.ops.comparison import gt, lt
 from fxgrad.engine.ops.exponential import exp, log, square
 from fxgrad.engine.ops.gamma import by_xla, no_derivative
 from fxgrad.engine.ops.parts import abs
 from fxgrad.engine.ops.pointwise import operation
 from fxgrad.engine.ops.select import where
-from fxgrad.engine.ops.special import erf
+from fxgrad.engine.ops.special import erf, in_powers
 from fxgrad.engine.ops.trigonometric import cos, sin
 
 special = xla_kernels.special
@@ -99,12 +99,17 @@ expn_p = by_xla("expn", 2, [no_derivative("expn(n, x)", "n"), _expn_tangent],
                 xla=_expn_xla)
 
 
-def _sinc(x: Any) -> Any:
-    zero = eq(x, 0.0)
-    return where(zero, 1.0, div(sin(x), where(zero, 1.0, x)))
+_SINE_OVER_X = [(-1) ** k / math.factorial(2 * k + 1) for k in range(11)]
 
 
-sine_integral_p = by_xla("sine_integral", 1, [lambda t, out, x: mul(t, _sinc(x))],
+def sine_over_x(x: Any) -> Any:
+    """Return sin(x) / x, by its series near 0, so that derivatives up to the 20th are right there too."""
+    near = lt(abs(x), 1.0)
+    away = where(near, 1.0, x)
+    return where(near, in_powers(square(where(near, x, 0.0)), _SINE_OVER_X), div(sin(away), away))
+
+
+sine_integral_p = by_xla("sine_integral", 1, [lambda t, out, x: mul(t, sine_over_x(x))],
                          xla=lambda lax, x: special("sici")(lax, x)[0])
 cosine_integral_p = by_xla("cosine_integral", 1, [lambda t, out, x: mul(t, div(cos(x), x))],
                            xla=lambda lax, x: special("sici")(lax, x)[1])
@@ -119,11 +124,9 @@ exp1, expi, expn, sine_integral, cosine_integral, fresnel_sine, fresnel_cosine =
 def _spence_tangent(t: Any, out: Any, x: Any) -> Any:
     """log(x) / (1 - x) (DLMF 25.12.2), and near 1 its series in 1 - x, so that higher derivatives have their digits."""
     apart = sub(1.0, x)
-    near = lt(abs(apart), 1e-3)
-    series = mul(apart, -1 / 6)
-    for order in (5, 4, 3, 2):
-        series = mul(apart, sub(series, 1 / order))
-    return mul(t, where(near, sub(series, 1.0), div(log(x), where(near, 1.0, apart))))
+    near = lt(abs(apart), 0.15)
+    series = in_powers(where(near, apart, 0.0), [-1 / (k + 1) for k in range(24)])
+    return mul(t, where(near, series, div(log(where(near, 1.0, x)), where(near, 1.0, apart))))
 
 
 spence_p = by_xla("spence", 1, [_spence_tangent], xla=special("spence"))

@@ -7,7 +7,7 @@ Python's `math` one element at a time, or by convergent and asymptotic series.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ import numpy as np
 from fxgrad.engine.caches import cached
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.engine.ops.comparison import eq, lt
+from fxgrad.engine.ops.comparison import lt
 from fxgrad.engine.ops.exponential import exp, log, log1p
 from fxgrad.engine.ops.families import by_float32
+from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import sign
 from fxgrad.engine.ops.pointwise import binary, operation, unary
 from fxgrad.engine.ops.select import where
@@ -278,11 +279,26 @@ bessel_i0e_p = _special("bessel_i0e", _i0e_numpy,
                         lambda t, out, x: mul(t, sub(bessel_i1e(x), mul(sign(x), out))))
 
 
+def in_powers(x: Any, coefficients: Sequence[float]) -> Any:
+    """Return a polynomial, given its coefficients, that of order 0 first."""
+    total = mul(x, coefficients[-1])
+    for coefficient in coefficients[-2:0:-1]:
+        total = mul(x, add(total, coefficient))
+    return add(total, coefficients[0])
+
+
+_I1_OVER_X = [0.5 ** (2 * k + 1) / (math.factorial(k) * math.factorial(k + 1)) for k in range(12)]
+
+
 def _i1e_tangent(t: Any, out: Any, x: Any) -> Any:
-    """i0e(x) - (sign(x) + 1/x) i1e(x), which is 1/2 at 0 (DLMF 10.29.2)."""
-    at_zero = eq(x, 0.0)
-    inverse = div(1.0, where(at_zero, 1.0, x))
-    return mul(t, where(at_zero, 0.5, sub(bessel_i0e(x), mul(out, add(sign(x), inverse)))))
+    """i0e(x) - (sign(x) + 1/x) i1e(x) (DLMF 10.29.2), with the last term by its series near 0 (DLMF 10.25.2).
+
+    Quotients by a small x lose the digits of higher derivatives, and one by 0 has none.
+    """
+    near = lt(absolute(x), 1.0)
+    ratio = where(near, mul(in_powers(mul(x, x), _I1_OVER_X), exp(neg(absolute(x)))),
+                  div(out, where(near, 1.0, x)))
+    return mul(t, sub(bessel_i0e(x), add(mul(out, sign(x)), ratio)))
 
 
 bessel_i1e_p = _special("bessel_i1e", _i1e_numpy, _i1e_tangent)

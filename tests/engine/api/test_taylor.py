@@ -115,6 +115,32 @@ def test_tenth_derivatives_have_their_closed_forms():
     np.testing.assert_allclose(taylor(fnp.log1p, 12)(0.0)[1:], [(-1) ** (k + 1) / k for k in range(1, 13)], rtol=1e-13)
 
 
+COEFFICIENTS = {
+    "sinc": (fnp.sinc, 0.0, lambda k: 0.0 if k % 2 else (-1) ** (k // 2) * np.pi ** k / math.factorial(k + 1)),
+    "i0": (special.i0, 0.0, lambda k: 0.0 if k % 2 else 0.5 ** k / math.factorial(k // 2) ** 2),
+    "i1": (special.i1, 0.0, lambda k: 0.5 ** k / math.factorial(k // 2) / math.factorial(k // 2 + 1) if k % 2 else 0.0),
+    "sine integral": (lambda x: special.sici(x)[0], 0.0,
+                      lambda k: (-1) ** (k // 2) / k / math.factorial(k) if k % 2 else 0.0),
+    "spence": (special.spence, 1.0, lambda k: (-1) ** k / k ** 2 if k else 0.0),
+    "log1p": (fnp.log1p, 0.0, lambda k: (-1) ** (k + 1) / k if k else 0.0),
+    "expm1": (fnp.expm1, 0.0, lambda k: 1 / math.factorial(k) if k else 0.0),
+}
+
+
+@pytest.mark.parametrize("name", COEFFICIENTS)
+@pytest.mark.parametrize("offset", [0.0, 1e-9, -1e-3, 0.08, 0.4])
+def test_coefficients_at_removable_singularities_and_near(name, offset):
+    """Where a derivative is a quotient of two zeros, and around there, by the series at that point, shifted."""
+    function, center, coefficient = COEFFICIENTS[name]
+    series = np.polynomial.Polynomial([coefficient(k) for k in range(80)])
+    expected = [series.deriv(k)(offset) / math.factorial(k) if k else series(offset) for k in range(13)]
+    found = taylor(function, 12)(center + offset)
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9 if abs(offset) < 0.1 else 2e-7)
+    single = np.array(taylor(function, 6)(np.float32(center + offset)))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, expected[:7], rtol=1e-4, atol=2e-5)
+
+
 def test_programs_grow_with_the_square_of_the_order():
     def equations(order):
         return len(fxgrad.make_program(derivatives(lambda x: fnp.tanh(fnp.exp(x) * x), order))(0.3).equations)
