@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import numpy as fnp
-from fxgrad.engine import tree
+from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.callbacks import pure_callback
 from fxgrad.engine.api.checking import check
@@ -17,9 +17,10 @@ from fxgrad.engine.api.jacobians import jacobian
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import grad
 from fxgrad.engine.frontend.operands import require_concrete
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
-from fxgrad.errors import ArgumentError, ConcretizationError, TreeError
+from fxgrad.errors import ArgumentError, ConcretizationError, DTypeError, ShapeError, TreeError
 from fxgrad.flatten_util import ravel_pytree
 from fxgrad.lax.solves import custom_root
 from fxgrad.numpy import linalg
@@ -49,7 +50,8 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
     is solved by its matrix, or by `solve(matvec, b)` for large ones, such as `fxgrad.scipy.sparse.linalg.gmres`
     without its second result. Raises `CheckError`, compiled too, where the condition does not hold at `x` within
     `tolerance` times the largest of 1 and `|x|`; None leaves that out. Raises `ArgumentError` unless one
-    condition is given, `TreeError` where it returns another container than `x`. The formula is the implicit function
+    condition is given, `TreeError` and `ShapeError` where it returns another container than `x` or other shapes, and
+    `DTypeError` where `x` has integers. The formula is the implicit function
     theorem's, dx = -(dF/dx)^-1 (dF/da) da, with the conditions of Karush, Kuhn and Tucker for constraints.
 
     >>> import numpy as np, fxgrad
@@ -101,6 +103,16 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
             raise TreeError(at_user_line(
                 f"implicit: the condition {kind} of {function_name(solver)} returns {structure}, where a container "
                 f"like x is needed, {needed}"))
+        for leaf, own, name in zip(tree.leaves(found), tree.leaves(x), tree.leaf_names(x, "x"), strict=True):
+            given, expected = aval_of(leaf), aval_of(own)
+            if not dtypes.is_inexact(expected.dtype):
+                raise DTypeError(at_user_line(
+                    f"implicit: {function_name(solver)} returned {expected.strong()} for {name}, where floating-point "
+                    "numbers are needed. Convert them, and pass on integers apart"))
+            if given.shape != expected.shape:
+                raise ShapeError(at_user_line(
+                    f"implicit: the condition {kind} of {function_name(solver)} returns {given.strong()} for {name}, "
+                    f"which is {expected.strong()}: as many equations as unknowns are needed, in the same shape"))
         return found
 
     def _constrained(x: Any, args: tuple[Any, ...]) -> Any:
@@ -170,6 +182,16 @@ def _tangent_solver(solve: Function | None) -> Function:
     """Return the solver of linear systems: by the matrix, or by the user's function of a product and a vector."""
     def by_matrix(linear: Function, right: Any) -> Any:
         flat, rebuild = ravel_pytree(right)
-        matrix = jacobian(lambda flat: ravel_pytree(linear(rebuild(flat)))[0])(fnp.zeros_like(flat))
-        return rebuild(linalg.solve(matrix, flat))
+        # A condition on complex numbers need not be holomorphic: their real and imaginary parts are the unknowns.
+        is_complex = dtypes.is_complex(flat.dtype)
+        parts = fnp.concatenate([fnp.real(flat), fnp.imag(flat)]) if is_complex else flat
+
+        def whole(parts: Any) -> Any:
+            return parts[:flat.size] + 1j * parts[flat.size:] if is_complex else parts
+
+        def product(parts: Any) -> Any:
+            found = ravel_pytree(linear(rebuild(whole(parts))))[0]
+            return fnp.concatenate([fnp.real(found), fnp.imag(found)]) if is_complex else found
+
+        return rebuild(whole(linalg.solve(jacobian(product)(fnp.zeros_like(parts)), parts)))
     return by_matrix if solve is None else solve

@@ -9,7 +9,7 @@ import scipy.optimize
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import implicit, lax
-from fxgrad.errors import ArgumentError, CheckError, ConcretizationError, TreeError
+from fxgrad.errors import ArgumentError, CheckError, ConcretizationError, DTypeError, ShapeError, TreeError
 
 
 def square(x, a):
@@ -101,6 +101,52 @@ def test_constrained_minima_follow_their_active_constraints(a, expected):
     np.testing.assert_allclose(fxgrad.jit(fxgrad.jacobian(CONSTRAINED))(np.array(a)), expected, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
+def test_constraints_that_do_not_move_have_derivatives_of_every_mode():
+    """The point of a sphere that is farthest along c; its equation does not depend on c."""
+    farthest = implicit(lambda c: c / fnp.sqrt(fnp.sum(c * c)), argmin=lambda x, c: -fnp.sum(x * c),
+                        equal=lambda x, c: fnp.sum(x * x) - 1.0)
+    c = np.array([1.0, 2.0, -1.0])
+    cubes = lambda x: fnp.sum(x ** 3)
+    expected = fxgrad.hessian(lambda c: cubes(c / fnp.sqrt(fnp.sum(c * c))))(c)
+    found = lambda c: cubes(farthest(c))
+    np.testing.assert_allclose(fxgrad.grad(found)(c), fxgrad.jacfwd(found)(c), rtol=1e-12)
+    for outer in (fxgrad.jacfwd, fxgrad.jacrev):
+        for inner in (fxgrad.jacfwd, fxgrad.jacrev):
+            np.testing.assert_allclose(outer(inner(found))(c), expected, atol=1e-10)
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.vmap(fxgrad.hessian(found)))(c[None])[0], expected, atol=1e-10)
+
+
+def test_reverse_mode_through_constraints_of_scipy():
+    """The point of the simplex closest to c, with one bound active."""
+    def solver(c):
+        conditions = [{"type": "eq", "fun": lambda x: np.sum(x) - 1}, {"type": "ineq", "fun": lambda x: x}]
+        return scipy.optimize.minimize(lambda x: np.sum((x - c) ** 2), np.full(3, 1 / 3), constraints=conditions,
+                                       tol=1e-12).x
+
+    closest = implicit(solver, argmin=lambda x, c: fnp.sum((x - c) ** 2), equal=lambda x, c: fnp.sum(x) - 1.0,
+                       at_most=lambda x, c: -x)
+    expected = [[0.5, -0.5, 0.0], [-0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
+    for mode in (fxgrad.jacfwd, fxgrad.jacrev):
+        np.testing.assert_allclose(mode(closest)(np.array([0.9, 0.6, -0.8])), expected, atol=1e-7)
+
+
+def test_complex_roots():
+    """Also of conditions that are not holomorphic: x + conj(x)/2 = a."""
+    root = implicit(lambda a: fnp.sqrt(a), root=square)
+    a = 2.0 + 1.0j
+    np.testing.assert_allclose(fxgrad.jvp(root, (a,), (1j,))[1], 0.5j / np.sqrt(a), rtol=1e-12)
+    for part in (fnp.real, fnp.imag):
+        np.testing.assert_allclose(fxgrad.grad(lambda a, part=part: part(root(a)))(a), fxgrad.grad(
+            lambda a, part=part: part(fnp.sqrt(a)))(a), rtol=1e-12)
+    mixed = lambda a: fnp.real(a) / 1.5 + 2j * fnp.imag(a)
+    found = implicit(mixed, root=lambda x, a: x + fnp.conj(x) / 2 - a)
+    np.testing.assert_allclose(fxgrad.jvp(found, (a,), (1.0 + 1j,))[1], 1 / 1.5 + 2j, rtol=1e-12)
+    for part in (fnp.real, fnp.imag):
+        np.testing.assert_allclose(fxgrad.grad(lambda a, part=part: part(found(a)))(a), fxgrad.grad(
+            lambda a, part=part: part(mixed(a)))(a), rtol=1e-12, atol=1e-15)
+
+
 def test_large_systems_take_a_solver_of_products():
     calls = []
 
@@ -143,6 +189,10 @@ def pair(x, a):
      "into it"), lambda: implicit(root=square, equal=square)),
     (TreeError, ("implicit: the condition root of wrong returns PyTreeDef((*, *)), where a container like x is needed, "
      "PyTreeDef(*)"), lambda: implicit(wrong, root=pair)(1.0)),
+    (ShapeError, ("implicit: the condition root of wrong returns f64[2] for x, which is f64[3]: as many equations as "
+     "unknowns are needed, in the same shape"), lambda: implicit(wrong, root=lambda x, a: x[1:] - a[1:])(np.ones(3))),
+    (DTypeError, ("implicit: wrong returned i64[] for x, where floating-point numbers are needed. Convert them, and "
+     "pass on integers apart"), lambda: implicit(wrong, root=square)(1)),
 ])
 def test_what_is_wrong_is_refused(kind, text, call):
     with pytest.raises(kind) as caught:

@@ -106,8 +106,8 @@ def _jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts:
 def _transpose(cotangents: list[Any], inputs: list[Any], *, programs: Programs, counts: Counts) -> list[Any]:
     takes, makes = _solve_groups(programs, counts)
     *constants, rhs = takes.split(linear_mask(inputs))
-    if any(map(any, constants)) or not all(rhs):
-        raise LinearityError(at_user_line("cannot transpose custom_linear_solve but in its right-hand side as a whole"))
+    if any(map(any, constants)):
+        raise LinearityError(at_user_line("cannot transpose custom_linear_solve but in its right-hand side"))
     matvec, solve, transposed_matvec, transposed_solve = programs
     if transposed_solve is None:
         raise LinearityError(at_user_line(
@@ -117,7 +117,9 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, programs: Programs, 
     swapped = SolveInputs(given.transposed_matvec, given.transposed_solve, given.matvec, given.solve,
                           [*map(instantiate_zeros, arriving.solution)])
     found, _ = makes.split(_bind_solve((transposed_matvec, transposed_solve, matvec, solve), swapped))
-    return cotangents_of(inputs, join_groups([*constants, rhs]), found)
+    # Parts of the right side that are not linear are the zeros of those that do not move.
+    return cotangents_of(inputs, join_groups([*constants, rhs]), [
+        cotangent for cotangent, marked in zip(found, rhs, strict=True) if marked])
 
 
 def _batch(size: int, values: list[Any], axes: list[int | None], *, programs: Programs, counts: Counts,
