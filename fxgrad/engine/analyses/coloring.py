@@ -79,8 +79,9 @@ def transposed(starts: Indices, indices: Indices, width: int) -> tuple[Indices, 
 def color_columns(starts: Indices, indices: Indices, width: int) -> Coloring:
     """Color columns such that no two of a color have an entry in the same row.
 
-    Row i has entries at `indices[starts[i]:starts[i + 1]]`, in order. Regular colors are tried first, then one column
-    after the other gets the first color that is free, in their order and by decreasing degree.
+    Row i has entries at `indices[starts[i]:starts[i + 1]]`, in order. Regular colors are tried first. Unless they are
+    as few as can be, or one more, one column after the other gets the first color that is free, in their order and by
+    decreasing degree.
     """
     found = _color_with(width, starts, indices, width)
     assert found is not None, "as many colors as columns suffice"
@@ -99,18 +100,21 @@ def _color_with(most: int, starts: Indices, indices: Indices, width: int) -> Col
         return Coloring(np.where(used, 0, -1).astype(np.int32), min(least, 1))
     if least == width:
         return Coloring(np.arange(width, dtype=np.int32), width)
+    found, regular = None, None
     if least * counts.size <= _FILLED * indices.size:
         regular = _regular_columns(starts, indices, width, most)
         if regular is not None:
-            return Coloring(np.where(used, regular.colors, -1).astype(np.int32), regular.number)
-    of_column, members = transposed(starts, indices, width)
-    found = _greedy(of_column, members, counts.size, range(width), most)
-    if found is None or found.number > least:
-        order = np.argsort(-np.add.reduceat(np.r_[counts[members], 0], np.minimum(of_column[:-1], members.size)) * (
-            np.diff(of_column) > 0), kind="stable")
-        if (np.diff(order) < 0).any():
-            fewer = most if found is None else found.number - 1
-            found = _greedy(of_column, members, counts.size, order.tolist(), fewer) or found
+            found = Coloring(np.where(used, regular.colors, -1).astype(np.int32), regular.number)
+            most = regular.number - 1
+    if found is None or found.number > least + 1:
+        of_column, members = transposed(starts, indices, width)
+        found = _greedy(of_column, members, counts.size, range(width), most) or found
+        if regular is None and (found is None or found.number > least):
+            order = np.argsort(-np.add.reduceat(np.r_[counts[members], 0], np.minimum(of_column[:-1], members.size)) * (
+                np.diff(of_column) > 0), kind="stable")
+            if (np.diff(order) < 0).any():
+                fewer = most if found is None else found.number - 1
+                found = _greedy(of_column, members, counts.size, order.tolist(), fewer) or found
     return found
 
 
@@ -124,12 +128,15 @@ def _regular_columns(starts: Indices, indices: Indices, width: int, most: int) -
     of its coordinates. Which multipliers m suit some rows says which are tried on all.
     """
     counts = np.diff(starts)
-    least, rows = int(counts.max()), np.repeat(np.arange(counts.size), counts)
+    least = int(counts.max())
+    filled = counts > 0
+    spread = int((indices[starts[1:][filled] - 1] - indices[starts[:-1][filled]]).max())
+    if spread < least:
+        return Coloring(np.arange(width) % least, least)
+    rows = np.repeat(np.arange(counts.size), counts)
     pairs = _pairs(starts, indices, _some_rows(counts.size, least))
     strides = _strides(pairs[1] - pairs[0], width)
     apart = _distinct(_coordinates(pairs[1], strides) - _coordinates(pairs[0], strides), strides)
-    filled = counts > 0
-    spread = int((indices[starts[1:][filled] - 1] - indices[starts[:-1][filled]]).max())
     everything = _coordinates(np.arange(width), strides)
     for number in range(least, min(least + _BEYOND, 2 * least, most) + 1):
         if spread < number:
@@ -236,16 +243,18 @@ def star_coloring(starts: Indices, indices: Indices, limit: int, only_regular: b
     """Color a symmetric matrix such that neighbours differ, and each path of four has three colors.
 
     Then each entry is alone in its row with the color of its column, or its mirror image is. Regular colors are tried
-    first, with colors of their own for vertices that have many more neighbors than most; then one vertex after the
-    other gets the first color that is free, unless `only_regular`. None where no more than `limit` colors were not
-    found to suffice.
+    first, with colors of their own for vertices that have many more neighbors than most. Unless three suffice, or
+    `only_regular`, one vertex after the other gets the first color that is free. None where no more than `limit` colors
+    were not found to suffice.
     """
     size = starts.size - 1
     degrees = np.diff(starts)
     rows = np.repeat(np.arange(size), degrees)
     hubs = degrees > _HUB * np.median(degrees)
     found = _regular_star(rows, indices, hubs, limit)
-    return found or (None if only_regular else _star_by_vertex(starts, indices, hubs, limit))
+    if only_regular or (found is not None and found.number <= 3):
+        return found
+    return _star_by_vertex(starts, indices, hubs, limit if found is None else found.number - 1) or found
 
 
 def _regular_star(rows: Indices, indices: Indices, hubs: Indices, limit: int) -> Coloring | None:
