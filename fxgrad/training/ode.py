@@ -73,7 +73,8 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
 
     With `method="taylor"` a step is the Taylor polynomial of the solution, of degree `order`, as long as its last terms
     allow (Jorba and Zou, 2005): fewer and longer steps for smooth `func` and small tolerances. `func` is traced, and
-    must have derivatives of that order.
+    must have derivatives of that order. Steps end at kinks, where the slope at the end is not that of the polynomial;
+    `hmax` bounds them where `func` changes for a short time alone.
 
     Gradients are with respect to `y0`, `t`, `args`, and closed-over values of `func`. `adjoint` is "continuous" by
     default, and "discrete" for `method="rosenbrock"`, as stiff solutions cannot be followed backwards:
@@ -351,8 +352,24 @@ def _solve_by_series(order: int, field: Field, start: Any, times: Any, controls:
         scale = atol + rtol * fnp.abs(state)
         sizes = [SAFETY * fnp.where(size == 0, math.inf, size ** (-1.0 / level)) for level in (order - 1, order)
                  for size in [_norm(stop_gradient(terms[level - 1] / scale)) if start.size else fnp.asarray(0.0)]]
-        size = fnp.minimum(functools.reduce(fnp.minimum, sizes), hmax).astype(times.dtype)
-        return fnp.stack([state, *terms]), time + stop_gradient(size)
+        size = functools.reduce(fnp.minimum, [*sizes, hmax, times[-1] - time]).astype(times.dtype)
+        coefficients = fnp.stack([state, *terms])
+        if start.size:
+            size = stop_gradient(up_to_kinks(*stop_gradient((coefficients, time, size, scale))))
+        return coefficients, time + size
+
+    def up_to_kinks(coefficients: Any, time: Any, size: Any, scale: Any) -> Any:
+        """Return the length halved until the polynomial's slope at its end is that of the field.
+
+        Coefficients tell nothing of a kink, or of anything else that is not analytic, before the end.
+        """
+        def is_off(size: Any) -> Any:
+            ago = size.astype(start.dtype)
+            slope = functools.reduce(lambda total, level: total * ago + level * coefficients[level],
+                                     range(order - 1, 0, -1), order * coefficients[order])
+            defect = field(value(coefficients, size), time + size) - slope
+            return ~(_norm(ago * defect / scale) <= order) & (time + size > time)
+        return while_loop(is_off, lambda size: size / 2, size)
 
     def value(coefficients: Any, ago: Any) -> Any:
         ago = ago.astype(start.dtype)

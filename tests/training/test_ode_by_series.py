@@ -83,3 +83,25 @@ def test_wrong_methods_and_orders_are_refused(options, text):
     with pytest.raises(ArgumentError) as caught:
         fxgrad.odeint(lambda y, t: y, 1.0, T, **options)
     assert str(caught.value).split("\n")[0] == text
+
+
+@pytest.mark.slow
+def test_steps_end_at_kinks():
+    """Before a kink, coefficients tell nothing of what follows it; some are all zero."""
+    times = np.linspace(0.0, 2.0, 6)
+    late = np.maximum(times - 1.0, 0.0)
+    cases = {
+        "kink in time": (lambda y, t: fnp.abs(t - 1.0) + 0.0 * y, 0.0, times - times ** 2 / 2 + late ** 2),
+        "at rest before": (lambda y, t: fnp.maximum(t - 1.0, 0.0) + 0.0 * y, 0.0, late ** 2 / 2),
+        "jump": (lambda y, t: fnp.where(t < 1.0, 1.0, 3.0) + 0.0 * y, 0.0, times + 2 * late),
+        "kink of the state": (lambda y, t: fnp.maximum(y, 1.0), 0.5, np.where(
+            times < 0.5, 0.5 + times, np.exp(times - 0.5))),
+    }
+    for name, (field, start, expected) in cases.items():
+        found = odeint(field, start, times, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(found, expected, atol=2e-8, err_msg=name)
+        compiled = fxgrad.jit(lambda start, field=field: odeint(field, start, times, rtol=1e-10, atol=1e-10))(start)
+        np.testing.assert_allclose(compiled, expected, atol=2e-8, err_msg=name)
+    last = lambda rate: odeint(lambda y, t: rate * fnp.abs(t - 1.0) * y, 1.0, times, rtol=1e-10, atol=1e-10)[-1]
+    np.testing.assert_allclose(fxgrad.grad(last)(0.3), np.exp(0.3), rtol=1e-7)  # y = exp(rate) at 2
+    np.testing.assert_allclose(fxgrad.grad(fxgrad.grad(last))(0.3), np.exp(0.3), rtol=1e-6)
