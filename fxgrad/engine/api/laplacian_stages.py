@@ -125,7 +125,7 @@ class Moving(NamedTuple):
         return 0 if self.slope is None else 1 if self.bend is None else 2
 
 
-Known = dict[Variable, Moving]
+Known = dict[Any, Moving]
 
 
 @dataclass(frozen=True)
@@ -157,9 +157,9 @@ def second_sums(program: Program, moving: Sequence[bool], inputs: Sequence[Any],
         results = without_literals(found(inputs))
         half: Linearized = found.extra
         values, residuals = results[:len(stages.first.outputs)], results[len(stages.first.outputs):]
-        slopes = iter(push_identity(half.linear, residuals))
+        matrices = iter(push_identity(half.linear, residuals))
         for var, value, marked in zip(stages.first.outputs, values, stages.moving, strict=True):
-            matrix = next(slopes) if marked else None
+            matrix = next(matrices) if marked else None
             known[var] = Moving(value, None if matrix is None else move_axis(matrix, aval_of(matrix).ndim - 1, 0))
     else:
         values, slopes, bends = _along(stages.first, [*map(int, moving)], inputs, stages.seeds(basis), [],
@@ -190,7 +190,7 @@ def _coefficients(part: Program, known: Known) -> tuple[list[int], list[Any], li
             [each.slope for each in given if each.order], [each.bend for each in given if each.order == 2])
 
 
-def _varies(var: Variable, part: Program, known: Known) -> bool:
+def _varies(var: Any, part: Program, known: Known) -> bool:
     """Return whether a result of a part of a program may vary."""
     through = {each for each in part.inputs if known[each].order}
     for equation in part.equations:
@@ -206,7 +206,7 @@ def _multiply(equation: Equation, place: int, one: Any, other: Any) -> Any:
 
 def _product(stages: Stages, product: Product, known: Known) -> Moving:
     """Return a product of two values of the cut."""
-    one, other = (known[atom] for atom in product.equation.inputs)  # type: ignore[index]
+    one, other = (known[atom] for atom in product.equation.inputs)
 
     def multiply(one: Any, other: Any) -> Any:
         return _multiply(product.equation, 0, one, other)
@@ -223,7 +223,7 @@ def _product(stages: Stages, product: Product, known: Known) -> Moving:
 def _sum(number: int, colors: Any, total: Sum, known: Known) -> Moving:
     """Return a sum of products with a value that each input moves in one of the terms."""
     equation, place, axis, indices, moves = total
-    one, other = known[equation.inputs[place]], known[equation.inputs[1 - place]]  # type: ignore[index]
+    one, other = known[equation.inputs[place]], known[equation.inputs[1 - place]]
     contracted, _ = equation.params["dimension_numbers"]
     other_axis = contracted[1 - place][contracted[place].index(axis)]
     multiply = functools.partial(_multiply, equation, place)
@@ -381,19 +381,20 @@ def _with_products(stages: Stages, found: dict[Any, Any]) -> Stages:
             parts.append([])
         else:
             parts[-1].append(equation)
-    later = dict.fromkeys(atom for atom in rest.outputs if type(atom) is not Literal)
+    later: dict[Any, None] = dict.fromkeys(atom for atom in rest.outputs if type(atom) is not Literal)
     programs: list[Program] = []
+    outputs: list[Any]
     for number in reversed(range(len(parts))):
         is_last = number == len(sums)
         own = dict.fromkeys(var for equation in parts[number] for var in equation.outputs)
         if not is_last:
             later.pop(sums[number].equation.outputs[0], None)
             later.update(dict.fromkeys(atom for atom in sums[number].equation.inputs if type(atom) is not Literal))
-        used = dict.fromkeys(atom for equation in parts[number] for atom in equation.inputs
+        used: dict[Any, None] = dict.fromkeys(atom for equation in parts[number] for atom in equation.inputs
                              if type(atom) is not Literal)
         inputs = {**used, **later} if is_last else used
-        programs.insert(0, Program([var for var in inputs if var not in own], parts[number],
-                                   rest.outputs if is_last else [var for var in own if var in later]))
+        outputs = rest.outputs if is_last else [var for var in own if var in later]
+        programs.insert(0, Program([var for var in inputs if var not in own], parts[number], outputs))
         later = {var: None for var in {**later, **used} if var not in own}
     return stages._replace(masks=tuple(masks.values()), products=tuple(products), sums=tuple(sums),
                            rest=tuple(programs))
@@ -421,7 +422,9 @@ def _sum_of_terms(equation: Equation, masks: dict[Any, Any]) -> Sum | None:
     contracted, _ = equation.params["dimension_numbers"]
     for place, atom in enumerate(equation.inputs):
         mask = masks.get(atom)
-        axes = [] if mask is None else [axis for axis, size in enumerate(mask.shape[1:]) if size > 1]
+        if mask is None:
+            continue
+        axes = [axis for axis, size in enumerate(mask.shape[1:]) if size > 1]
         if len(axes) == 1 and axes[0] in contracted[place]:
             moved = mask.reshape(mask.shape[0], -1)
             if moved.sum(1).max() <= 1:

@@ -152,7 +152,7 @@ def _term(use: Use, operands: Sequence[Any], cotangent: Any, aval: Aval) -> Term
     """Return the two factors in an order that all uses of these entries share, and which of them is one-hot."""
     layer, shape = use.layer, use.equation.inputs[use.place].aval.shape
     if len(use.entered) == len(use.loops):
-        found = layer.factors(operands, cotangent)
+        found: Sequence[Any] = layer.factors(operands, cotangent)
     else:
         found = _rows_of_steps(vmap(layer.factors)(operands, cotangent))
     factors = [factor if layer.is_lookup and place == 0 else wide(_in_order(factor, axes, order, shape), aval.dtype)
