@@ -26,6 +26,9 @@ Solve = Callable[[Any], Any]
 NARROW = 6
 """How many times the width of the band must fit into the matrix for the band to be faster than the dense matrix."""
 
+LAPACK_WIDTH = 48
+"""The width up to which LAPACK factors a band sooner than SuperLU the sparse matrix."""
+
 SMALL = 64
 """The number of rows up to which a band is solved as a dense matrix: one operation, which is compiled faster too."""
 
@@ -34,10 +37,10 @@ def shifted_jacobian(function: Callable[[Any], Any], at: Any, scale: Any, sparse
     """Return the function that solves (I - scale J) x = b, where J is the Jacobian of `function` at the vector `at`.
 
     With `sparse`, which is as in `fxgrad.jacobian`, J is computed from as few products as its pattern allows. With
-    `by_scipy` the system is solved by SciPy's sparse factors, which leaves compiled code, unless the matrix is
-    tridiagonal or small. Else, if a reordering of the rows and columns makes a narrow band of the pattern, the system
-    is solved within the band, without exchanges of rows between blocks of the band's width, and otherwise as a dense
-    matrix. All is differentiable, to any order. With `sparse`, `at` must be traced.
+    `by_scipy` the system is solved by the factors of LAPACK for narrow bands or SuperLU, which leaves compiled code,
+    unless the matrix is tridiagonal or small. Else, if a reordering of the rows and columns makes a narrow band of the
+    pattern, the system is solved within the band, without exchanges of rows between blocks of the band's width, and
+    otherwise as a dense matrix. All is differentiable, to any order. With `sparse`, `at` must be traced.
     """
     size = at.shape[0]
     if not size:
@@ -94,10 +97,21 @@ def _place(entries: Any, at: Any, shape: tuple[int, ...]) -> Any:
 
 
 class _ScipySolver:
-    """SciPy's direct solver for the matrices of one pattern, with the factors of those that were last solved with."""
+    """SciPy's direct solver for the matrices of one pattern, with the factors of those that were last solved with.
+
+    Narrow bands are factored by LAPACK, in the order of `_find_band`, and other matrices by SuperLU. Where a matrix is
+    singular, the solution is NaN, so that the step is refused.
+    """
 
     def __init__(self, rows: Any, columns: Any, size: int) -> None:
-        self._rows, self._columns, self._size = rows, columns, size
+        band = _find_band(rows, columns, size)
+        self._size, self._band = size, band if band.width <= LAPACK_WIDTH else None
+        # The diagonal comes twice, from the identity and the Jacobian: places of the matrix, and the entries' places.
+        at = columns * size + rows
+        if self._band is not None:
+            below = 2 * band.width + band.places[rows] - band.places[columns]
+            at = below * size + band.places[columns]
+        self._places, self._sources = np.unique(at, return_inverse=True)
         self._factors = BoundedDict(2)
         self.solve, self.solve_transposed = (functools.partial(self._solve, kind) for kind in "NT")
 
@@ -106,16 +120,36 @@ class _ScipySolver:
         factors = self._factors.get(key)
         if factors is None:
             factors = self._factors.add(key, self._factor(entries))
-        return np.full_like(b, np.nan) if factors == "singular" else factors.solve(b, kind)
+        return np.full_like(b, np.nan) if factors == "singular" else factors(b, kind)
 
     def _factor(self, entries: Any) -> Any:
+        """Return the function (b, kind) -> x, or "singular"."""
+        summed = np.zeros(self._places.size, entries.dtype)
+        np.add.at(summed, self._sources, entries)
+        return self._by_super_lu(summed) if self._band is None else self._by_lapack(summed, self._band)
+
+    def _by_super_lu(self, entries: Any) -> Any:
         from scipy.sparse import csc_array
         from scipy.sparse.linalg import splu
-        shape = (self._size, self._size)
+        columns, rows = np.divmod(self._places, self._size)
+        starts = np.searchsorted(columns, np.arange(self._size + 1))
         try:
-            return splu(csc_array((entries, (self._rows, self._columns)), shape=shape))
-        except RuntimeError:  # of a singular matrix: the step is refused, as one with NaN is
+            return splu(csc_array((entries, rows, starts), shape=(self._size, self._size))).solve
+        except RuntimeError:
             return "singular"
+
+    def _by_lapack(self, entries: Any, band: Band) -> Any:
+        from scipy.linalg import get_lapack_funcs
+        width, size = band.width, self._size
+        diagonals = np.zeros((3 * width + 1) * size, entries.dtype)  # with `width` more, for exchanges of rows
+        diagonals[self._places] = entries
+        factor, solve = get_lapack_funcs(("gbtrf", "gbtrs"), (diagonals,))
+        factors, pivots, info = factor(diagonals.reshape(-1, size), width, width)
+
+        def solved(b: Any, kind: str) -> Any:
+            found, _ = solve(factors, width, width, b[band.order][:, None], pivots, trans=int(kind == "T"))
+            return found[band.places, 0]
+        return "singular" if info > 0 else solved
 
 
 @cached("sparse solvers", 32)

@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 from scipy.integrate import solve_ivp
 
 import fxgrad
@@ -319,6 +320,29 @@ def test_systems_are_solved_by_scipy(dtype):
         slope = fxgrad.grad(lambda scale: value(by_scipy, by_scipy)(scale, b, scale * b))
         return fxgrad.vmap(lambda scale: fxgrad.jvp(slope, (scale,), (np.ones((), dtype),))[1])(scales)
     np.testing.assert_allclose(curvature(True), curvature(False), rtol=10 * tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("offsets", "by_lapack"), [((0, 1, -1, 3, -2), True), ((0, 1), True), ((0, 60, -75), False)])
+def test_direct_solvers_of_bands_and_of_other_patterns(dtype, offsets, by_lapack):
+    """In any order of rows and columns, with the diagonal in two parts, transposed, and for a singular matrix."""
+    size, draws = 150, np.random.default_rng(0)
+    band = scipy.sparse.diags_array([draws.normal(size=size - abs(offset)) for offset in offsets], offsets=offsets)
+    scattered_places = draws.permutation(size)
+    entries = scipy.sparse.coo_array(band)
+    far = [] if by_lapack else [(row, column) for row in range(0, size, 3) for column in range(0, size, 7)]
+    rows, columns = (np.concatenate([scattered_places[places], np.array(more, np.int64), np.arange(size)])
+                     for places, more in zip((entries.row, entries.col), zip(*far, strict=True) if far else ([], []), strict=True))
+    values = np.concatenate([entries.data, 0.1 * draws.normal(size=len(far)), np.full(size, 4.0)]).astype(dtype)
+    solver, b = _ScipySolver(rows, columns, size), draws.normal(size=size).astype(dtype)
+    assert (solver._band is not None) == by_lapack
+    dense = np.zeros((size, size))
+    np.add.at(dense, (rows, columns), values)
+    tolerance = {"float64": 1e-12, "float32": 1e-4}[dtype]
+    for found, matrix in ((solver.solve(values, b), dense), (solver.solve_transposed(values, b), dense.T)):
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, np.linalg.solve(matrix, b), rtol=tolerance, atol=tolerance)
+    assert np.isnan(solver.solve(0 * values, b)).all()
 
 
 def test_a_singular_system_is_nan():
