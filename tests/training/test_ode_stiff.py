@@ -331,8 +331,9 @@ def test_direct_solvers_of_bands_and_of_other_patterns(dtype, offsets, by_lapack
     scattered_places = draws.permutation(size)
     entries = scipy.sparse.coo_array(band)
     far = [] if by_lapack else [(row, column) for row in range(0, size, 3) for column in range(0, size, 7)]
-    rows, columns = (np.concatenate([scattered_places[places], np.array(more, np.int64), np.arange(size)])
-                     for places, more in zip((entries.row, entries.col), zip(*far, strict=True) if far else ([], []), strict=True))
+    more = np.array(far, np.int64).reshape(-1, 2).T
+    rows, columns = (np.concatenate([scattered_places[places], others, np.arange(size)])
+                     for places, others in zip((entries.row, entries.col), more, strict=True))
     values = np.concatenate([entries.data, 0.1 * draws.normal(size=len(far)), np.full(size, 4.0)]).astype(dtype)
     solver, b = _ScipySolver(rows, columns, size), draws.normal(size=size).astype(dtype)
     assert (solver._band is not None) == by_lapack
