@@ -106,3 +106,10 @@ def test_sums_of_exponentials_of_numbers_are_weak() -> None:
             assert fxgrad.typeof(run(0.5)).weak_type
     assert fxgrad.typeof(fxgrad.jit(fnp.gcd)(4, 6)).weak_type
     assert fxgrad.typeof(fxgrad.jit(fnp.lcm)(4, 6)).weak_type
+
+
+def test_dtypes_themselves_are_complex_or_not() -> None:
+    for dtype in ("float32", "complex64"):
+        for given in (np.dtype(dtype), getattr(np, dtype), getattr(fnp, dtype)):
+            assert fnp.iscomplexobj(given) is (dtype == "complex64")
+            assert fnp.isrealobj(given) is (dtype != "complex64")
