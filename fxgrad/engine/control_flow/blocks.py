@@ -64,6 +64,18 @@ block: ContextVar[Block | None] = ContextVar("traced_block", default=None)
 tries: ContextVar[int] = ContextVar("blocks_of_try", default=0)
 
 
+class _Unset:
+    """The value of a variable without one."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "no value"
+
+
+UNSET = _Unset()
+
+
 def is_unknown(value: Any) -> bool:
     """Return whether a value is traced and has no value that Python could look at."""
     if type(value) is not Tracer or value.tape.concrete_value(value) is not None:
@@ -187,9 +199,23 @@ def _is_held(containers: list[Any], place: int, choices: Sequence[_Choice]) -> b
     """Return whether more than the notes in this file refer to a container: then a name or another container does."""
     key = id(containers[place])
     noted = sum(id(each) == key for choice in choices for each in (*choice.given, *choice.sources))
+    noted += count_marks(containers[place])
+    return _references(containers, place) > _ALONE + noted - 1 + (key in (_local.get() or {}))  # `containers` is a note
+
+
+def count_marks(value: Any) -> int:
+    """Return how many references the notes of earlier places are to a value."""
+    key, noted = id(value), 0
     for mark in _marks.get() or ():
         noted += sum(id(each) == key for each in mark.values.values()) + (key in mark.changes)
-    return _references(containers, place) > _ALONE + noted - 1 + (key in (_local.get() or {}))  # `containers` is a note
+    return noted
+
+
+def log_probes(array: Any) -> None:
+    """Note an array of NumPy's that is about to change, in turns that may be undone."""
+    for log in probes.get():
+        if id(array) not in log:
+            log[id(array)] = Change(array, array.copy(), "")
 
 
 class LocalContainers:
@@ -209,7 +235,8 @@ def fresh(container: Any) -> Any:
     """Return an object that was just made, if it is a container: it may change in the block that made it."""
     around = block.get()
     made = _local.get() if around is None else around.made
-    if made is not None and (around is not None or is_container(container)):
+    if made is not None and not isinstance(container, np.ndarray | Tracer) and (
+            around is not None or is_container(container)):
         made[id(container)] = container
     return container
 
@@ -278,7 +305,15 @@ class _Items:
         self._items[:] = fnp.unstack(whole[:-1].at[_as_number(index)].set(whole[-1]))
 
 
-class _Rows:
+class Place:
+    """What stands in the place of an object whose items are assigned."""
+
+    def place(self, index: Any) -> Any:
+        """Return the place `self[index]`, whose items change."""
+        return self[index]  # type: ignore[index]
+
+
+class _Rows(Place):
     """The containers of a list of lists, of which a traced index selects one: its items are read and assigned."""
 
     def __init__(self, rows: Sequence[Any], index: Any) -> None:
@@ -308,8 +343,8 @@ class _Rows:
 
 def place(container: Any, index: Any) -> Any:
     """Return `container[index]` to change its items: of lists that a traced index selects among, the one."""
-    if type(container) is _Rows:
-        return container[index]
+    if isinstance(container, Place):
+        return container.place(index)
     if type(container) is list and type(index) is Tracer and is_unknown(index) and container and all(
             type(each) is list for each in container):
         return _Rows(container, index)
@@ -326,7 +361,10 @@ def item(container: Any, index: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     if any(type(part) is Tracer and is_unknown(part) for part in parts):
         if isinstance(container, np.ndarray):
-            return fnp.asarray(container)[index]
+            found = fnp.asarray(container)[index]
+            if type(found) is Tracer and getattr(found, "viewed", None) is not None:
+                found.viewed = container  # type: ignore[assignment]
+            return found
         if isinstance(container, list | tuple):
             flat = [flatten(each) for each in container]
             if container and isinstance(container[0], tuple) and all(
@@ -349,7 +387,7 @@ def item(container: Any, index: Any) -> Any:
 
 def mutable(target: Any) -> Any:
     """Return the object whose items are about to change; raise if a traced block did not make it."""
-    if type(target) is _Rows:
+    if isinstance(target, Place):
         return target
     if type(target) in (list, dict) and note_change(target):
         return _Items(target) if type(target) is list else target
@@ -372,15 +410,6 @@ def _only_of_block(target: Any) -> Any:
            "Assign the new value to a name, and change the object after the block")
     raise refuse(f"{with_article(kind)} is changed inside {around.text}, which is traced once and may run never or "
                  f"often. {way}")
-
-
-def augmented(target: Any, name: str) -> None:
-    """Raise if the operand of `name += ...` would change for others than the running turn."""
-    around = block.get()
-    if around is not None and type(target) is Tracer and target.shape and target.variable in target.tape.root.outputs:
-        raise refuse(f"an operator such as += changes the array of `{name}` in place inside {around.text}, and another "
-                     f"name may hold that array. Write {name} = {name} + ...")
-    mutable(target)
 
 
 def depth() -> int:

@@ -58,6 +58,21 @@ def bound_names(nodes: Nodes) -> set[str]:
     return names
 
 
+def stored_names(nodes: Nodes) -> set[str]:
+    """Return the names whose objects the nodes may change in place: `x[i] = v`, `x[i][j] += v`, `x += v`."""
+    names: set[str] = set()
+    for node in walk_scope(nodes):
+        target: ast.AST = node.target if isinstance(node, ast.AugAssign) else node
+        if isinstance(target, ast.Subscript) and isinstance(target.ctx, ast.Store):
+            while isinstance(target, ast.Subscript):
+                target = target.value
+        elif not isinstance(node, ast.AugAssign):
+            continue
+        if isinstance(target, ast.Name):
+            names.add(target.id)
+    return names
+
+
 def _comprehension_targets(node: ast.AST) -> set[str]:
     return {each.id for generator in node.generators for each in ast.walk(generator.target)  # type: ignore[attr-defined]
             if isinstance(each, ast.Name)}

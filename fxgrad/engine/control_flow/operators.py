@@ -18,6 +18,8 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
+from fxgrad.engine.control_flow.arrays import augmented as augmented  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.arrays import stored as stored  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import (
     Text,
     block,
@@ -32,7 +34,6 @@ from fxgrad.engine.control_flow.blocks import (
     template,
 )
 from fxgrad.engine.control_flow.blocks import attributed as attributed  # noqa: PLC0414  (an operator of converted code)
-from fxgrad.engine.control_flow.blocks import augmented as augmented  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import depth as depth  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import in_try as in_try  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import item as item  # noqa: PLC0414
@@ -43,7 +44,7 @@ from fxgrad.engine.control_flow.blocks import raising as raising  # noqa: PLC041
 from fxgrad.engine.control_flow.blocks import rebinding as rebinding  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import text as text  # noqa: PLC0414
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
-from fxgrad.engine.control_flow.staging import UNSET, Counter, Mark, cells_of, choose, loop, truth, write
+from fxgrad.engine.control_flow.staging import UNSET, Counter, Mark, Names, cells_of, choose, loop, truth, write
 from fxgrad.engine.control_flow.staging import branch as stage_branch
 from fxgrad.engine.control_flow.structures import containers_in, is_record
 from fxgrad.engine.ops.comparison import not_ as logical_not
@@ -59,12 +60,12 @@ Thunk = Callable[[], Any]
 # --- conditions -----------------------------------------------------------------------------------------------------
 
 
-def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], what: str = "if",
-        ) -> None:
+def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], stored: Sequence[str],
+        what: str = "if") -> None:
     """Run `then` or `other`; `what` is "rest" for code that a `break`, `continue` or `return` skips."""
     if is_unknown(condition):
         refuse_in_try("if")
-        stage_branch(condition, then, other, live, what)
+        stage_branch(condition, then, other, Names(live, stored), what)
     elif condition:
         then()
     elif other is not None:
@@ -155,16 +156,18 @@ class _Turns:
                 self._outer.append(shown)
 
 
-def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Sequence[str]) -> None:
+def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Sequence[str], stored: Sequence[str],
+           ) -> None:
     """Run `while test(): body()`."""
     if current.get() is None:  # all values are known
         while test():
             body()
         return
+    names = Names(live, stored, turn)
     mark = Mark(cells_of(test, body))
     condition = test()
     if is_unknown(condition):
-        _stage_while(mark, test, body, live, turn, guaranteed=False)
+        _stage_while(mark, test, body, names, guaranteed=False)
         return
     if not condition:
         return
@@ -173,22 +176,21 @@ def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Se
         condition = test()
         if is_unknown(condition):  # the turn was a guess: the loop is traced from its beginning
             prints.clear()
-            _stage_while(mark, test, body, live, turn, guaranteed=True)
+            _stage_while(mark, test, body, names, guaranteed=True)
             return
     while condition:
         body()
         mark = Mark(cells_of(test, body))
         condition = test()
         if is_unknown(condition):
-            _stage_while(mark, test, body, live, turn, guaranteed=False)
+            _stage_while(mark, test, body, names, guaranteed=False)
             return
 
 
-def _stage_while(mark: Mark, test: FunctionType, body: FunctionType, live: Sequence[str], turn: Sequence[str], *,
-                 guaranteed: bool) -> None:
+def _stage_while(mark: Mark, test: FunctionType, body: FunctionType, names: Names, *, guaranteed: bool) -> None:
     refuse_in_try("while")
     mark.rewind()
-    loop("while", test, body, live, turn, None, guaranteed=guaranteed)
+    loop("while", test, body, names, None, guaranteed=guaranteed)
 
 
 class Sequences:
@@ -204,13 +206,13 @@ class Sequences:
 
 
 def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: Sequence[str], turn: Sequence[str],
-         ) -> None:
+         stored: Sequence[str]) -> None:
     """Run `for item in iterable: body(item)` until `stopped()`."""
-    items = iterable
+    items, names = iterable, Names(live, stored, turn)
     if isinstance(iterable, Sequences):
         if is_unknown(iterable.length):
             refuse_in_try("for")
-            _stage_for(iterable, body, stopped, live, turn, guaranteed=False)
+            _stage_for(iterable, body, stopped, names, guaranteed=False)
             return
         items = iterable.plain()
     if stopped is None:
@@ -229,32 +231,32 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
                 prints.clear()
                 refuse_in_try("for")
                 mark.rewind()
-                _stage_for(counted, body, stopped, live, turn, guaranteed=True)
+                _stage_for(counted, body, stopped, names, guaranteed=True)
                 return
         if is_unknown(stop):
             for each in rest:
-                _guarded_turn(each, body, stopped, live)
+                _guarded_turn(each, body, stopped, names)
             return
         if stop:
             return
 
 
-def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, live: Sequence[str]) -> None:
+def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, names: Names) -> None:
     """Run a turn unless the loop has stopped, which may be traced."""
     going = stopped()
     if is_unknown(going):
         refuse_in_try("for")
         turn = FunctionType(body.__code__, body.__globals__, body.__name__, (item,), body.__closure__)
-        stage_branch(going, turn, None, live, "rest")
+        stage_branch(going, turn, None, names, "rest")
     elif going:
         body(item)
 
 
-def _stage_for(sequence: Sequences, body: FunctionType, stopped: FunctionType | None, live: Sequence[str],
-               turn: Sequence[str], *, guaranteed: bool) -> None:
+def _stage_for(sequence: Sequences, body: FunctionType, stopped: FunctionType | None, names: Names, *,
+               guaranteed: bool) -> None:
     length = sequence.length
     counter = Counter(convert(length, np.dtype("int64")), sequence.item)
-    loop("for", stopped, body, live, turn, counter, guaranteed=guaranteed)
+    loop("for", stopped, body, names, counter, guaranteed=guaranteed)
 
 
 def _as_sequence(iterable: Any) -> Sequences | None:

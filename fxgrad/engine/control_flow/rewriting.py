@@ -21,6 +21,7 @@ from fxgrad.engine.control_flow.names import (
     has_walrus,
     is_generated,
     parameter_names,
+    stored_names,
     walk_scope,
 )
 
@@ -48,6 +49,7 @@ class _Rewriter(ast.NodeTransformer):
         self._global: set[str] = set()
         self._outer: set[str] = set()
         self._second_names: set[str] = set()
+        self._own: set[str] = set()
         self._count = 0
 
     def function(self, node: FunctionNode) -> FunctionNode:
@@ -68,6 +70,7 @@ class _Rewriter(ast.NodeTransformer):
         body = JumpLowering().function(body)
         annotate(body)
         locals_ = sorted(bound_names(body) - self._global - self._outer - {*self._parameters})
+        self._own = {*locals_, *self._parameters}
         self._second_names = {*locals_} & _second_names(body)
         rebinds = self._global | self._outer
         rewritten = self._block(body)
@@ -111,26 +114,27 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> Any:
         then, other = self._new("then"), self._new("else")
+        changed = self._changed_names([*node.body, *node.orelse], node.test, node.live)  # type: ignore[attr-defined]
         defined = [self._inner(then, self._block(node.body), bound_names(node.body), node.body[0])]
         if node.orelse:
             defined.append(self._inner(other, self._block(node.orelse), bound_names(node.orelse), node.orelse[0]))
         test = node.test
-        live = sorted(bound_names([*node.body, *node.orelse]) & node.live)  # type: ignore[attr-defined]
         args = [self.visit(test), _name(then, ast.Load(), test),
-                _name(other, ast.Load(), test) if node.orelse else _constant(None, test), _constant(tuple(live), test)]
+                _name(other, ast.Load(), test) if node.orelse else _constant(None, test), *changed]
         choose = self._call("if_", [*args, _constant("rest", test)] if isinstance(test, UnsetFlags) else args, test)
         return [*defined, _at(ast.Expr(choose), test)]
 
     def visit_While(self, node: ast.While) -> Any:
         test, body = self._new("test"), self._new("body")
         flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
+        changed = self._changed_names(node.body, node.test, node.live, node.turn)  # type: ignore[attr-defined]
         condition = self.visit(node.test)
         if flags:
             condition = self._call("boolean", [_constant("and", node.test), self._unset(flags, node.test),
                                                _thunk(condition)], node.test)
         returns = _at(ast.Return(condition), node.test)
-        call = self._call("while_", [_name(test, ast.Load(), node.test), _name(body, ast.Load(), node.test),
-                                     *self._loop_names(node, node.body)], node.test)
+        call = self._call("while_", [_name(test, ast.Load(), node.test), _name(body, ast.Load(), node.test), *changed],
+                          node.test)
         return [self._inner(test, [returns], set(), node.test),
                 self._inner(body, self._block(node.body), bound_names(node.body), node.body[0]),
                 _at(ast.Expr(call), node.test)]
@@ -138,6 +142,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> Any:
         body, stopped = self._new("body"), self._new("stopped")
         flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
+        changed = self._changed_names([node.target, *node.body], node.iter, node.live, node.turn)  # type: ignore[attr-defined]
         begin = _at(ast.Assign([self.visit(node.target)], _name("~item", ast.Load(), node.target)), node.target)
         binds = bound_names([node.target, *node.body])
         defined = [self._inner(body, [begin, *self._block(node.body)], binds, node.target, "~item")]
@@ -146,14 +151,14 @@ class _Rewriter(ast.NodeTransformer):
         if flags:
             defined.append(self._inner(stopped, [_at(ast.Return(self._unset(flags, at)), at)], set(), at))
             stops = _name(stopped, ast.Load(), at)
-        call = self._call("for_", [self._sequence(node.iter), _name(body, ast.Load(), at), stops,
-                                   *self._loop_names(node, [node.target, *node.body])], at)
+        call = self._call("for_", [self._sequence(node.iter), _name(body, ast.Load(), at), stops, *changed], at)
         return [*defined, _at(ast.Expr(call), at)]
 
-    def _loop_names(self, node: ast.While | ast.For, body: Sequence[ast.AST]) -> list[ast.expr]:
-        binds, at = bound_names(body), node.test if isinstance(node, ast.While) else node.iter
-        live, turn = node.live, node.turn  # type: ignore[union-attr]
-        return [_constant(tuple(sorted(binds & names)), at) for names in (live, turn)]
+    def _changed_names(self, body: Sequence[ast.AST], at: ast.AST, *live: set[str]) -> list[ast.expr]:
+        """Return the names that a block changes, for each set of live ones, and those whose arrays change in place."""
+        stored = stored_names(body) & self._own
+        changed = bound_names(body) | stored
+        return [_constant(tuple(sorted(each)), at) for each in (*(changed & names for names in live), stored)]
 
     def _sequence(self, node: ast.expr) -> ast.expr:
         """Return what a loop goes over: calls of `range` and its kin may have traced arguments here."""
@@ -274,7 +279,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def _place(self, node: ast.expr) -> ast.expr:
         """Return the expression for an object whose items change: the one that an index selects, not a copy."""
-        if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Slice | ast.Tuple | ast.Constant):
+        if isinstance(node, ast.Name) and node.id in self._own:
+            return self._call("stored", [_thunk(_name(node.id, ast.Load(), node)), _constant(node.id, node)], node)
+        if not isinstance(node, ast.Subscript) or any(isinstance(each, ast.Slice) for each in ast.walk(node.slice)):
             visited: ast.expr = self.visit(node)
             return visited
         return self._call("place", [self._place(node.value), self.visit(node.slice)], node)

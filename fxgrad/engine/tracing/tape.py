@@ -333,6 +333,17 @@ class Tape:
         """Yield each captured array, a copy if it could change, and the array that it was captured from."""
         return ((kept, value) for _, kept, value in self._identified.values())
 
+    def captures(self) -> Iterator[tuple[Variable, Any]]:
+        """Yield the variable of each captured array or tracer, and what it was captured from."""
+        return ((var, value) for var, _, value in self._identified.values())
+
+    def count_references(self, value: Any) -> int:
+        """Return how many references to a value this recording holds, since it captured it."""
+        entry = self._identified.get(id(value))
+        if entry is None:
+            return 0
+        return (entry[1] is value) + (entry[2] is value) + sum(each is value for each in self.captured)
+
     def _capture(self, value: Any, aval: Aval) -> Variable:
         if aval.vma:
             self.varies = True

@@ -1,0 +1,383 @@
+"""Arrays whose items converted code assigns: `x[i] = v` gives the name `x` a new array, if nobody else has the old one.
+
+NumPy changes the array for every name, container and view that has it. A new array in the name's place is equivalent if
+nothing else refers to the old one, which reference counts tell. Inside a traced block the names of such arrays hold
+tracers that only they refer to; an array that leaves a block and may be that of another name is marked (`Shared`).
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import CellType
+from typing import Any
+
+import numpy as np
+
+from fxgrad import numpy as fnp
+from fxgrad.engine import dtypes
+from fxgrad.engine.control_flow.blocks import (
+    UNSET,
+    Place,
+    block,
+    count_marks,
+    is_unknown,
+    item,
+    log_probes,
+    mutable,
+    refuse,
+)
+from fxgrad.engine.frontend.operands import shape_of
+from fxgrad.engine.tracing.tape import Tape, aval_of, current
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import DTypeError
+
+Cells = Mapping[str, CellType]
+
+
+class Shared:
+    """What an array may be a view of that comes out of a traced block: `sources`, and whatever else."""
+
+    def __init__(self, sources: Sequence[Any]) -> None:
+        self.sources = [*sources]
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value is an array whose items can change, and no number."""
+    return isinstance(value, np.ndarray) or (type(value) is Tracer and bool(value.variable.aval.shape))
+
+
+# --- who else has an array --------------------------------------------------------------------------------------------
+
+
+def _references(holders: list[Any]) -> int:
+    return sys.getrefcount(holders[0])
+
+
+_ALONE = _references([object()])
+
+
+def _count_others(holders: list[Any]) -> int:
+    """Return how many references there are to the object in a list, without the list and the notes of this library."""
+    value = holders[0]
+    noted, tape = count_marks(value), current.get()
+    while tape is not None:
+        noted += tape.count_references(value)
+        tape = tape.parent
+    return _references(holders) - _ALONE - noted - 1  # `value` is one
+
+
+def is_sole(cell: CellType, views: int = 0) -> bool:
+    """Return whether a variable alone has its array: no other name, container, view or caller would see a change.
+
+    Beside it there may be `views`, which are about to be dropped.
+    """
+    try:
+        holders: list[Any] = [cell.cell_contents]
+    except ValueError:
+        return False
+    return is_array(holders[0]) and _count_others(holders) == 1 + views and _owns(holders[0])
+
+
+class _Probe:
+    """Counts the references to a value that is assigned, and that nothing else has."""
+
+    def __setitem__(self, _: Any, value: Any) -> None:
+        self.seen = sys.getrefcount(value)
+
+
+_probe = _Probe()
+_probe[0] = object()
+_ASSIGNED = _probe.seen
+
+
+def _owns(array: Any) -> bool:
+    """Return whether an array is no view, or one of an array that nothing else refers to; and not a caller's."""
+    if type(array) is Tracer:
+        base = getattr(array, "viewed", array)
+        if base is array:
+            return array.tape.owns_inputs or not any(var is array.variable for var in array.tape.root.outputs)
+    else:
+        base = array.base
+    if base is None:
+        return True
+    holders = [base]
+    del base
+    return is_array(holders[0]) and _count_others(holders) == 1 and _owns(holders[0])
+
+
+# --- traced blocks ----------------------------------------------------------------------------------------------------
+
+
+def owned_arrays(cells: Cells, names: Iterable[str]) -> set[str]:
+    """Return which of the names have arrays that only they have."""
+    return {name for name in names if name in cells and is_sole(cells[name])}
+
+
+class BlockArrays:
+    """The arrays of the variables of a block while it is traced.
+
+    `live` are the names live after it, `owned` those with arrays that nothing else has, `stored` those whose arrays
+    change in place. `before` has the values from before the block.
+    """
+
+    def __init__(self, cells: Cells, before: Mapping[str, Any], live: Sequence[str], owned: Collection[str],
+                 stored: Collection[str]) -> None:
+        self._cells, self._before, self._live = cells, before, live
+        self._owned, self._stored = owned, {*stored}
+        self._held: dict[str, Any] = {}
+        self._counts: dict[str, int] = {}
+
+    def hold(self) -> None:
+        """Give each owned name whose array changes a tracer, on the tape of the block, that only the name has."""
+        for name in self._owned:
+            if name in self._stored:
+                self._held[name] = hold_copy(self._cells[name], self._before[name])
+            else:
+                self._counts[name] = _count_others([self._cells[name].cell_contents])
+
+    def release(self) -> Callable[[str], bool]:
+        """Drop the values of dead names, and return a function: whether another name may have the array of one."""
+        forget_dead(self._cells, self._before, self._live)
+        shared = {}
+        for name in self._live:
+            cell, before = self._cells[name], self._before[name]
+            if name in self._counts and _content(cell) is before:
+                shared[name] = _count_others([before]) > self._counts[name]
+                continue
+            shared[name] = not is_sole(cell)
+            if name in self._held and has_variable(cell, self._held[name]):
+                cell.cell_contents = before
+        return lambda name: shared.get(name, True)
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def has_variable(cell: CellType, variable: Any) -> bool:
+    """Return whether a variable still has the array of this `Var`."""
+    value = _content(cell)
+    return type(value) is Tracer and value.variable is variable
+
+
+def forget_dead(cells: Cells, before: Mapping[str, Any], live: Collection[str]) -> None:
+    """Give variables that are not live after a block the values from before it."""
+    for name, cell in cells.items():
+        if name not in live and _content(cell) is not before[name] and isinstance(_content(cell), np.ndarray | Tracer):
+            if before[name] is UNSET:
+                del cell.cell_contents
+            else:
+                cell.cell_contents = before[name]
+
+
+def mark_shared(value: Any, sources: Iterable[Sequence[Any] | None]) -> Any:
+    """Return an array that comes out of a block, marked if it may be another one; None stands for no other."""
+    found = [each for each in sources if each is not None]
+    if found and type(value) is Tracer and value.variable.aval.shape:
+        value.viewed = Shared([source for each in found for source in each])
+    return value
+
+
+def shared_leaves(leaves: Sequence[Any], *, shared: bool) -> dict[int, list[Any]]:
+    """Return, for leaves of a value on the current tape that may be arrays of others, those from before it."""
+    tape, found = current.get(), {}
+    assert tape is not None
+    for number, leaf in enumerate(leaves):
+        sources = sources_of(leaf, tape) if is_array(leaf) else []
+        if sources or (shared and is_array(leaf)):
+            found[number] = sources
+    return found
+
+
+def hold_copy(cell: CellType, array: Any, *, owned: bool = True) -> Any:
+    """Give a variable a tracer of the array, of the innermost tape, that nothing else refers to; return its `Var`."""
+    tape = current.get()
+    assert tape is not None
+    if type(array) is Tracer and array.tape is tape:
+        held = Tracer(tape, array.variable)
+    else:
+        held = tape.capture(array)
+    if not owned:
+        held.viewed = Shared([])
+    cell.cell_contents = held
+    return held.variable
+
+
+def sources_of(value: Any, tape: Tape) -> list[Any]:
+    """Return the arrays from outside of a tape that an array on it may be, or may be a view of."""
+    found: list[Any] = []
+    while isinstance(value, np.ndarray) or type(value) is Tracer:
+        if type(value) is not Tracer or value.tape is not tape:
+            found.append(value)
+            base = value.base if isinstance(value, np.ndarray) else getattr(value, "viewed", None)
+        else:
+            base = getattr(value, "viewed", None)
+            if base is None and (not hasattr(value, "viewed")):
+                found += [source for var, source in tape.captures() if var is value.variable]
+        value = base
+    if type(value) is Shared:
+        found += value.sources
+    return found
+
+
+# --- item assignment --------------------------------------------------------------------------------------------------
+
+
+def stored(name: Callable[[], Any], shown: str) -> Any:
+    """Return the object of a variable whose items change; for an array, a place that gives the variable a new one."""
+    value = name()
+    if current.get() is None or not is_array(value):
+        return value
+    return _Items(name.__closure__[0], shown)  # type: ignore[attr-defined]
+
+
+def augmented(target: Any, name: str) -> None:
+    """Prepare `name += ...`, which changes a list or an array in place; raise if it would change for others too."""
+    around = block.get()
+    if around is None and isinstance(target, np.ndarray):
+        log_probes(target)
+    if around is not None and type(target) is Tracer and type(getattr(target, "viewed", None)) is Shared:
+        raise refuse(f"an operator such as += changes the array of `{name}` in place inside {around.text}, and another "
+                     f"name may hold that array. Write {name} = {name} + ...")
+    mutable(target)
+
+
+class _Items(Place):
+    """The items of the array that a variable has."""
+
+    def __init__(self, cell: CellType, name: str) -> None:
+        self._cell, self._name = cell, name
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return `x[index]` for an operator such as `+=`, which then assigns it."""
+        array = self._cell.cell_contents
+        return _masked(array, index) if _is_unknown_mask(index) else _Operand(item(array, index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        mask = None
+        if type(value) is _Operand:
+            value, mask = value.elements, value.mask
+        traced = _has_tracer(index) or _has_tracer(value)
+        if not traced and block.get() is None and isinstance(self._cell.cell_contents, np.ndarray):
+            array = self._cell.cell_contents
+            log_probes(array)
+            array[index] = value
+            return
+        base = getattr(value, "viewed", None) if type(value) is Tracer else getattr(value, "base", None)
+        is_part = base is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED  # as in x[i] = x[j]
+        del base
+        if not is_sole(self._cell, views=int(is_part)):
+            raise refuse(f"{self._name}[...] = v changes an array in place, and another name, a container, a view or "
+                         f"the caller has it too, and would see the change in NumPy. Write {self._name} = "
+                         f"{self._name}.copy() before")
+        if mask is not None:
+            index, value = ..., fnp.where(mask, value, self._cell.cell_contents)
+        self._cell.cell_contents = _updated(self._cell.cell_contents, index, value)
+
+    def place(self, index: Any) -> Any:
+        """Return the part of the array that is changed in `x[index][...] = v`."""
+        return _Part(self, index)
+
+
+class _Part(Place):
+    """A view of an array whose items are assigned: the first index of `x[i][j] = v`."""
+
+    def __init__(self, whole: Any, index: Any) -> None:
+        self._whole, self._index = whole, index
+
+    def __getitem__(self, index: Any) -> Any:
+        return _Operand(item(self._whole[self._index].elements, index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        parts = self._index if isinstance(self._index, tuple) else (self._index,)
+        if not all(part is None or part is Ellipsis or isinstance(part, slice) or not np.shape(part)
+                   for part in parts):
+            raise refuse("x[index][...] = v with an array of indices changes a copy, and not x. Write one index, "
+                         "x[index, ...] = v")
+        row = self._whole[self._index].elements
+        value = value.elements if type(value) is _Operand else value
+        if _has_tracer(row) or _has_tracer(index) or _has_tracer(value):
+            changed = _updated(row, index, value)
+        else:
+            changed = np.array(row)
+            changed[index] = value
+        del row  # it is a view
+        self._whole[self._index] = changed
+
+    def place(self, index: Any) -> Any:
+        """Return a part of this part."""
+        return _Part(self, index)
+
+
+def _has_tracer(value: Any) -> bool:
+    if type(value) is Tracer:
+        return True
+    return isinstance(value, list | tuple | slice) and any(map(_has_tracer, (
+        (value.start, value.stop, value.step) if isinstance(value, slice) else value)))
+
+
+def _is_unknown_mask(index: Any) -> bool:
+    return is_unknown(index) and bool(index.shape) and index.dtype == dtypes.bool_
+
+
+def _updated(array: Any, index: Any, value: Any) -> Any:
+    """Return a copy of an array in which `x[index]` is the value, as NumPy stores it."""
+    if isinstance(value, list | tuple):
+        value = fnp.asarray(value)
+    dtype = aval_of(array).dtype
+    if dtypes.is_complex(aval_of(value).dtype) and not dtypes.is_complex(dtype):
+        raise DTypeError(at_user_line(
+            f"x[...] = v: v is of dtype {aval_of(value).dtype.name} and x of dtype {dtype.name}, which has no room for "
+            "an imaginary part. Write x[...] = v.real, or make x a complex array"))
+    place = fnp.at(array)[index]
+    shape = np.shape(value)
+    while len(shape) > 1 and shape[0] == 1:  # NumPy leaves out leading axes
+        value, shape = value[0], shape[1:]
+    return place.set(value)
+
+
+class _Operand:
+    """The elements `x[index]` for an operator such as `+=`; those at a `mask` whose value is unknown."""
+
+    def __init__(self, elements: Any, mask: Any = None) -> None:
+        self.elements, self.mask = elements, mask
+
+    def apply(self, name: str, value: Any) -> _Operand:
+        """Apply an operator to the elements; raise if the result does not fit, as NumPy does."""
+        if not isinstance(self.elements, np.ndarray | Tracer) or not np.shape(self.elements):  # a number
+            self.elements = _PLAIN[name](self.elements, value)
+            return self
+        if isinstance(self.elements, np.ndarray) and not _has_tracer(value):
+            self.elements = getattr(operator, name)(self.elements.copy(), value)
+            return self
+        if self.mask is not None and np.shape(value):
+            raise refuse("x[mask] is changed by an array, and the mask is traced, so the number of elements is not "
+                         "known. Write x = fxgrad.numpy.where(mask, ..., x)")
+        dtype, self.elements = self.elements.dtype, _PLAIN[name](self.elements, value)
+        if not np.can_cast(self.elements.dtype, dtype, "same_kind"):
+            raise DTypeError(at_user_line(
+                f"x[...] is changed by an operator such as +=, whose result is of dtype {self.elements.dtype.name} and "
+                f"does not fit into x of dtype {dtype.name}. Write x[...] = (x[...] + v).astype(x.dtype)"))
+        return self
+
+
+_PLAIN = {name: getattr(operator, {"iand": "and_", "ior": "or_"}.get(name, name[1:])) for name in (
+    "iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift",
+    "irshift")}
+for _name in _PLAIN:
+    setattr(_Operand, f"__{_name}__", lambda self, value, name=_name: self.apply(name, value))
+
+
+def _masked(array: Any, mask: Any) -> _Operand:
+    shape = shape_of(array)
+    if mask.shape != shape[:mask.ndim]:
+        raise refuse(f"a mask of shape {mask.shape} selects from an array of shape {shape}")
+    mask = fnp.reshape(mask, (*mask.shape, *[1] * (len(shape) - mask.ndim)))
+    one = np.ones((), aval_of(array).dtype)[()]
+    return _Operand(fnp.where(mask, array, one), mask)  # the other elements must not make NaNs
