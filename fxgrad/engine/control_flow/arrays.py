@@ -7,6 +7,7 @@ tracers that only they refer to; an array that leaves a block and may be that of
 
 from __future__ import annotations
 
+import copy
 import operator
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,9 +25,10 @@ from fxgrad.engine.control_flow.blocks import (
     count_marks,
     is_unknown,
     item,
-    log_probes,
     mutable,
+    note_array_change,
     refuse,
+    shared_arrays,
 )
 from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
@@ -42,6 +44,9 @@ class Shared:
 
     def __init__(self, sources: Sequence[Any]) -> None:
         self.sources = [*sources]
+        marks = shared_arrays.get()
+        if marks is not None:
+            marks.add(self)
 
 
 def is_array(value: Any) -> bool:
@@ -74,11 +79,10 @@ def is_sole(cell: CellType, views: int = 0) -> bool:
 
     Beside it there may be `views`, which are about to be dropped.
     """
-    try:
-        holders: list[Any] = [cell.cell_contents]
-    except ValueError:
-        return False
-    return is_array(holders[0]) and _count_others(holders) == 1 + views and _owns(holders[0])
+    holders: list[Any] = [_content(cell)]
+    around = block.get()
+    expected = 1 if around is None else around.alone.get(id(holders[0]), 1)
+    return is_array(holders[0]) and _count_others(holders) == expected + views and _owns(holders[0])
 
 
 class _Probe:
@@ -111,9 +115,9 @@ def _owns(array: Any) -> bool:
 # --- traced blocks ----------------------------------------------------------------------------------------------------
 
 
-def owned_arrays(cells: Cells, names: Iterable[str]) -> set[str]:
-    """Return which of the names have arrays that only they have."""
-    return {name for name in names if name in cells and is_sole(cells[name])}
+def owned_arrays(cells: Cells) -> set[str]:
+    """Return the names of variables that alone have their arrays."""
+    return {name for name, cell in cells.items() if is_sole(cell)}
 
 
 class BlockArrays:
@@ -128,29 +132,38 @@ class BlockArrays:
         self._cells, self._before, self._live = cells, before, live
         self._owned, self._stored = owned, {*stored}
         self._held: dict[str, Any] = {}
-        self._counts: dict[str, int] = {}
 
     def hold(self) -> None:
-        """Give each owned name whose array changes a tracer, on the tape of the block, that only the name has."""
+        """Give each owned name whose array changes a tracer, on the tape of the block, that only the name has.
+
+        Of the other owned arrays it is noted how many references there are, with those that trace the block.
+        """
+        around = block.get()
+        assert around is not None
         for name in self._owned:
             if name in self._stored:
                 self._held[name] = hold_copy(self._cells[name], self._before[name])
             else:
-                self._counts[name] = _count_others([self._cells[name].cell_contents])
+                around.alone[id(self._before[name])] = _count_others([self._before[name]])
 
     def release(self) -> Callable[[str], bool]:
         """Drop the values of dead names, and return a function: whether another name may have the array of one."""
         forget_dead(self._cells, self._before, self._live)
-        shared = {}
-        for name in self._live:
-            cell, before = self._cells[name], self._before[name]
-            if name in self._counts and _content(cell) is before:
-                shared[name] = _count_others([before]) > self._counts[name]
-                continue
-            shared[name] = not is_sole(cell)
-            if name in self._held and has_variable(cell, self._held[name]):
-                cell.cell_contents = before
-        return lambda name: shared.get(name, True)
+        shared = {name for name in self._live if not is_sole(self._cells[name])}
+        for name, variable in self._held.items():
+            if has_variable(self._cells[name], variable):  # unchanged
+                self._cells[name].cell_contents = self._before[name]
+        return lambda name: name in shared
+
+
+def returned(variable: Callable[[], Any]) -> Any:
+    """Return the value of a variable that an early `return` gives: nothing changes the array after it."""
+    value = variable()
+    if block.get() is None or not is_array(value):
+        return value
+    del value
+    cell = variable.__closure__[0]  # type: ignore[attr-defined]
+    return copy.copy(cell.cell_contents) if is_sole(cell) else cell.cell_contents
 
 
 def _content(cell: CellType) -> Any:
@@ -229,19 +242,26 @@ def sources_of(value: Any, tape: Tape) -> list[Any]:
 # --- item assignment --------------------------------------------------------------------------------------------------
 
 
-def stored(name: Callable[[], Any], shown: str) -> Any:
+def stored(variable: Callable[[], Any], name: str, is_parameter: bool) -> Any:
     """Return the object of a variable whose items change; for an array, a place that gives the variable a new one."""
-    value = name()
+    value = variable()
     if current.get() is None or not is_array(value):
         return value
-    return _Items(name.__closure__[0], shown)  # type: ignore[attr-defined]
+    return _Items(variable.__closure__[0], name, is_parameter)  # type: ignore[attr-defined]
 
 
-def augmented(target: Any, name: str) -> None:
-    """Prepare `name += ...`, which changes a list or an array in place; raise if it would change for others too."""
-    around = block.get()
+def augmented(variable: Callable[[], Any], name: str, value: Any) -> None:
+    """Prepare `name += value`, which changes a list or an array in place; raise if it would change for others too."""
+    around, target = block.get(), variable()
     if around is None and isinstance(target, np.ndarray):
-        log_probes(target)
+        if not _has_tracer(value) or current.get() is None:
+            note_array_change(target, name)
+            return
+        cell = variable.__closure__[0]  # type: ignore[attr-defined]
+        del target
+        if is_sole(cell):
+            hold_copy(cell, cell.cell_contents)
+        return
     if around is not None and type(target) is Tracer and type(getattr(target, "viewed", None)) is Shared:
         raise refuse(f"an operator such as += changes the array of `{name}` in place inside {around.text}, and another "
                      f"name may hold that array. Write {name} = {name} + ...")
@@ -251,8 +271,8 @@ def augmented(target: Any, name: str) -> None:
 class _Items(Place):
     """The items of the array that a variable has."""
 
-    def __init__(self, cell: CellType, name: str) -> None:
-        self._cell, self._name = cell, name
+    def __init__(self, cell: CellType, name: str, is_parameter: bool) -> None:
+        self._cell, self._name, self._is_parameter = cell, name, is_parameter
 
     def __getitem__(self, index: Any) -> Any:
         """Return `x[index]` for an operator such as `+=`, which then assigns it."""
@@ -266,16 +286,18 @@ class _Items(Place):
         traced = _has_tracer(index) or _has_tracer(value)
         if not traced and block.get() is None and isinstance(self._cell.cell_contents, np.ndarray):
             array = self._cell.cell_contents
-            log_probes(array)
+            note_array_change(array, self._name)
             array[index] = value
             return
         base = getattr(value, "viewed", None) if type(value) is Tracer else getattr(value, "base", None)
         is_part = base is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED  # as in x[i] = x[j]
         del base
         if not is_sole(self._cell, views=int(is_part)):
-            raise refuse(f"{self._name}[...] = v changes an array in place, and another name, a container, a view or "
-                         f"the caller has it too, and would see the change in NumPy. Write {self._name} = "
-                         f"{self._name}.copy() before")
+            name, others, then = self._name, "another name, a container or a view", ""
+            if self._is_parameter:
+                others, then = "the caller, another name or a view", f", and return {name}"
+            raise refuse(f"{name}[...] = v changes the array of `{name}`, which {others} has too and would see change "
+                         f"in NumPy. Write {name} = {name}.copy() before{then}")
         if mask is not None:
             index, value = ..., fnp.where(mask, value, self._cell.cell_contents)
         self._cell.cell_contents = _updated(self._cell.cell_contents, index, value)

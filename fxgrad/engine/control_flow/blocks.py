@@ -27,10 +27,12 @@ from fxgrad.engine.control_flow.structures import (
     with_article,
 )
 from fxgrad.engine.core.avals import array_aval
+from fxgrad.engine.frontend.views import is_view
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, user_line
 from fxgrad.errors import ControlFlowError
+from fxgrad.numpy.indexing import getitem
 
 
 class Block:
@@ -43,6 +45,7 @@ class Block:
         self.depth: int = 1 if self.parent is None else self.parent.depth + 1
         self.made: dict[int, Any] = {}
         self.of_turn: dict[int, Any] = {}
+        self.alone: dict[int, int] = {}  # how many references there are to arrays that only one name has
         self.changed: Changes = {}
 
     def __enter__(self) -> Self:
@@ -146,6 +149,10 @@ _marks: ContextVar[WeakSet[Any] | None] = ContextVar("marks_of_call", default=No
 """Objects with the `values` of variables at an earlier place, and the `changes` of lists since."""
 
 
+shared_arrays: ContextVar[WeakSet[Any] | None] = ContextVar("shared_arrays", default=None)
+"""Marks of arrays that came out of traced blocks, with the arrays that they may be as `sources`."""
+
+
 def note_mark(mark: Any) -> None:
     """Note an object whose `values` and `changes` do not count as names for lists."""
     marks = _marks.get()
@@ -211,11 +218,24 @@ def count_marks(value: Any) -> int:
     return noted
 
 
-def log_probes(array: Any) -> None:
-    """Note an array of NumPy's that is about to change, in turns that may be undone."""
+def note_array_change(array: Any, name: str) -> None:
+    """Note an array of NumPy's that is about to change, for turns that may be undone.
+
+    Raises if an array that came out of a traced block may be the same one.
+    """
+    owner = _owner(array)
+    if any(_owner(source) is owner for mark in shared_arrays.get() or () for source in mark.sources):
+        raise refuse(f"`{name}` changes in place, and after a traced block another name may have the same array: "
+                     f"whether it changes too depends on the condition. Write {name} = {name}.copy() before")
     for log in probes.get():
         if id(array) not in log:
             log[id(array)] = Change(array, array.copy(), "")
+
+
+def _owner(array: Any) -> Any:
+    while isinstance(array, np.ndarray) and array.base is not None:
+        array = array.base
+    return array
 
 
 class LocalContainers:
@@ -224,7 +244,8 @@ class LocalContainers:
     def __enter__(self) -> None:
         self._tokens: list[tuple[ContextVar[Any], Any]] = []
         if _local.get() is None and current.get() is not None:
-            self._tokens = [(_local, _local.set({})), (_choices, _choices.set([])), (_marks, _marks.set(WeakSet()))]
+            self._tokens = [(_local, _local.set({})), (_choices, _choices.set([])), (_marks, _marks.set(WeakSet())),
+                            (shared_arrays, shared_arrays.set(WeakSet()))]
 
     def __exit__(self, *_: object) -> None:
         for variable, token in self._tokens:
@@ -361,9 +382,9 @@ def item(container: Any, index: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     if any(type(part) is Tracer and is_unknown(part) for part in parts):
         if isinstance(container, np.ndarray):
-            found = fnp.asarray(container)[index]
-            if type(found) is Tracer and getattr(found, "viewed", None) is not None:
-                found.viewed = container  # type: ignore[assignment]
+            found = getitem(container, index)
+            if type(found) is Tracer and is_view(index, found):
+                found.viewed = container
             return found
         if isinstance(container, list | tuple):
             flat = [flatten(each) for each in container]

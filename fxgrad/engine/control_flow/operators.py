@@ -19,6 +19,7 @@ from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow.arrays import augmented as augmented  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.arrays import returned as returned  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import stored as stored  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import (
     Text,
@@ -49,7 +50,7 @@ from fxgrad.engine.control_flow.staging import branch as stage_branch
 from fxgrad.engine.control_flow.structures import containers_in, is_record
 from fxgrad.engine.ops.comparison import not_ as logical_not
 from fxgrad.engine.ops.structural import convert
-from fxgrad.engine.tracing.tape import current
+from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import function_name, is_library_file
 from fxgrad.lax.bodies import trace_body
@@ -342,6 +343,15 @@ def _reversed(iterable: Any) -> Any:
 _SEQUENCES: dict[Any, Any] = {builtins.range: _range, zip: _zip, enumerate: _enumerate, reversed: _reversed}
 
 
+class _Index:
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+
+index = _Index()
+"""`index[...]` is the index that stands in the brackets, with slices."""
+
+
 def forget(names: FunctionType) -> None:
     """Unset variables that are not read again: what they held has a name less, where it matters for changes."""
     if has_choices():
@@ -557,6 +567,26 @@ class _ListMethods:
         self.pop(self.index(value))
 
 
+def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return `numpy.array(data)`, of traced numbers too, in the dtype of NumPy's."""
+    if not _has_tracers(data) or kwargs.keys() - {"dtype"} or len(args) > 1:
+        return np.array(data, *args, **kwargs)
+    dtype = args[0] if args else kwargs.get("dtype")
+    if dtype is None:
+        dtype = np.result_type(*[aval_of(value).dtype for value in tree.leaves(data)])
+    return copy.copy(fnp.asarray(data, dtype=dtype))
+
+
+def _asarray(data: Any, *args: Any, **kwargs: Any) -> Any:
+    if type(data) is Tracer and not (args or kwargs):
+        return data
+    return _array(data, *args, **kwargs) if _has_tracers(data) else np.asarray(data, *args, **kwargs)
+
+
+def _has_tracers(data: Any) -> bool:
+    return any(type(value) is Tracer for value in tree.leaves(data))
+
+
 def _any(items: Any) -> Any:
     return boolean("or", False, *[lambda each=each: each for each in items])
 
@@ -642,7 +672,7 @@ _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", 
          "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "abs", "power", "hypot", "copysign",
          "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod"}
 _BUILTINS: dict[Any, Any] = {print: printed, min: _minimum, max: _maximum, any: _any, all: _all, sorted: _sorted,
-                             isinstance: _isinstance}
+                             isinstance: _isinstance, np.array: _array, np.asarray: _asarray}
 _TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool}
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
 """Functions of libraries whose results are new."""

@@ -16,6 +16,7 @@ from fxgrad.engine.control_flow.liveness import annotate
 from fxgrad.engine.control_flow.names import (
     FUNCTIONS,
     OPERATORS,
+    RESULT,
     bound_names,
     free_names,
     has_walrus,
@@ -225,9 +226,19 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         value = node.value
+        is_result = isinstance(node.targets[0], ast.Name) and node.targets[0].id == RESULT
         node.targets = [self.visit(target) for target in node.targets]
-        node.value = self._new_containers(value)
+        node.value = self._returned(value) if is_result else self._new_containers(value)
         return self._noting_rebinding(node, bound_names(node.targets))
+
+    def _returned(self, value: ast.expr) -> ast.expr:
+        """Return the value of an early `return`."""
+        if isinstance(value, ast.Tuple):
+            value.elts = [self._returned(each) for each in value.elts]
+            return value
+        if isinstance(value, ast.Name) and value.id in self._own:
+            return self._call("returned", [_thunk(value)], value)
+        return self._new_containers(value)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None:
@@ -236,12 +247,15 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         before: list[ast.stmt] = []
+        node.value = self.visit(node.value)
         if isinstance(node.target, ast.Name):
             name = node.target.id
-            check = self._call("augmented", [_name(name, ast.Load(), node), _constant(name, node)], node)
-            before = [_at(ast.Expr(check), node)]
+            before = [_assign("~operand", node.value, node.value)]
+            node.value = _name("~operand", ast.Load(), node.value)
+            check = self._call("augmented", [_thunk(_name(name, ast.Load(), node)), _constant(name, node),
+                                             node.value], node)
+            before.append(_at(ast.Expr(check), node))
         node.target = self.visit(node.target)
-        node.value = self.visit(node.value)
         found = self._noting_rebinding(node, bound_names(node.target))
         return [*before, *(found if isinstance(found, list) else [found])]
 
@@ -280,21 +294,30 @@ class _Rewriter(ast.NodeTransformer):
     def _place(self, node: ast.expr) -> ast.expr:
         """Return the expression for an object whose items change: the one that an index selects, not a copy."""
         if isinstance(node, ast.Name) and node.id in self._own:
-            return self._call("stored", [_thunk(_name(node.id, ast.Load(), node)), _constant(node.id, node)], node)
-        if not isinstance(node, ast.Subscript) or any(isinstance(each, ast.Slice) for each in ast.walk(node.slice)):
+            return self._call("stored", [_thunk(_name(node.id, ast.Load(), node)), _constant(node.id, node),
+                                         _constant(node.id in self._parameters, node)], node)
+        if not isinstance(node, ast.Subscript):
             visited: ast.expr = self.visit(node)
             return visited
-        return self._call("place", [self._place(node.value), self.visit(node.slice)], node)
+        return self._call("place", [self._place(node.value), self._index(node.slice)], node)
+
+    def _index(self, node: ast.expr) -> ast.expr:
+        """Return the expression for an index, which may have slices."""
+        visited: ast.expr = self.visit(node)
+        if not any(isinstance(each, ast.Slice | ast.Starred) for each in ast.walk(node)):
+            return visited
+        return _at(ast.Subscript(self._operator("index", node), visited, ast.Load()), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        node.value = self.visit(node.value) if isinstance(node.ctx, ast.Load) else self._place(node.value)
-        node.slice = self.visit(node.slice)
         if not isinstance(node.ctx, ast.Load):
-            node.value = self._call("mutable", [node.value], node.value)
-        elif not any(isinstance(each, ast.Slice | ast.Starred) for each in ast.walk(node.slice)) and not isinstance(
-                node.slice, ast.Constant):
-            return self._call("item", [node.value, node.slice], node)
-        return node
+            node.value = self._call("mutable", [self._place(node.value)], node.value)
+            node.slice = self.visit(node.slice)
+            return node
+        node.value = self.visit(node.value)
+        if isinstance(node.slice, ast.Slice | ast.Constant):
+            node.slice = self.visit(node.slice)
+            return node
+        return self._call("item", [node.value, self._index(node.slice)], node)
 
     def visit_Slice(self, node: ast.Slice) -> Any:
         self.generic_visit(node)

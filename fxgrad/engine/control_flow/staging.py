@@ -248,8 +248,8 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
     def call() -> list[Any]:
         with around:
             function()
+            left, is_shared = result()
         containers.add(around.changed)
-        left, is_shared = result()
         found = {**left, **containers.read()}
         shared = shared_in(found.values())
         for name, value in found.items():
@@ -286,7 +286,7 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
 def branch(condition: Any, then: FunctionType, other: FunctionType | None, names: Names, what: str) -> None:
     """Run one of two blocks in the program; live variables get their joint values."""
     cells = cells_of(then, other)
-    owned = owned_arrays(cells, {*names.live, *names.stored})
+    owned = owned_arrays(cells)
     before = read(cells)
     live = [name for name in names.live if name in cells]
     predicate = truth(condition, what)
@@ -537,7 +537,7 @@ def loop(what: str, test: FunctionType | None, body: FunctionType, names: Names,
     `guaranteed`: there is a first turn.
     """
     cells = cells_of(test, body)
-    owned = owned_arrays(cells, names.live)
+    owned = owned_arrays(cells)
     before = read(cells)
     try:
         staged = _Loop(what, test, body, cells, before, names, owned, counter, guaranteed)
@@ -554,6 +554,7 @@ class _Loop:
     def __init__(self, what: str, test: FunctionType | None, body: FunctionType, cells: Cells, before: Values,
                  names: Names, owned: set[str], counter: Counter | None, guaranteed: bool) -> None:
         self.what, self.test, self.body, self.cells, self.before = what, test, body, cells, before
+        self.others = owned - {*names.live}
         self.shared: dict[str, list[Any]] = {name: [before[name]] for name in names.live if name in cells and (
             name not in owned and is_array(before[name]))}
         self.counter, self.line = counter, user_line()
@@ -668,19 +669,23 @@ class _Loop:
             for name in self.names:
                 if name in self.cells and is_array(begin[name]):
                     hold_copy(self.cells[name], begin[name], owned=name not in self.shared)
+            names = [name for name in self.names if name in self.cells]
+            arrays = BlockArrays(self.cells, self.before, names, self.others, ())
             try:
                 with around:
+                    arrays.hold()
                     if counter is None:
                         self.body()
                     else:
                         self.body(counter.item(number))
-                names = [name for name in self.names if name in self.cells]
-                is_shared = BlockArrays(self.cells, self.before, names, (), ()).release()
+                    is_shared = arrays.release()
                 values = {**read({name: self.cells[name] for name in names}), **self.containers.read()}
                 shared = shared_in(values.values())
                 for name, value in values.items():
                     flat = after[name] = None if value is UNSET else self._after(name, value, around, widened)
-                    with_others = shared_leaves(flat.leaves if flat else (), shared=name in names and is_shared(name))
+                    with_others: dict[int, list[Any]] = {}
+                    if flat is not None and (name not in names or is_shared(name)):
+                        with_others = shared_leaves(flat.leaves, shared=name in names)
                     if is_array(value) and with_others and name not in self.shared:
                         new_shared.append(name)
                     if with_others:
