@@ -21,6 +21,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
     Place,
+    Shared,
     block,
     count_marks,
     is_unknown,
@@ -28,7 +29,6 @@ from fxgrad.engine.control_flow.blocks import (
     mutable,
     note_array_change,
     refuse,
-    shared_arrays,
 )
 from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
@@ -37,16 +37,6 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError
 
 Cells = Mapping[str, CellType]
-
-
-class Shared:
-    """What an array may be a view of that comes out of a traced block: `sources`, and whatever else."""
-
-    def __init__(self, sources: Sequence[Any]) -> None:
-        self.sources = [*sources]
-        marks = shared_arrays.get()
-        if marks is not None:
-            marks.add(self)
 
 
 def is_array(value: Any) -> bool:
@@ -216,8 +206,7 @@ def hold_copy(cell: CellType, array: Any, *, owned: bool = True) -> Any:
         held = Tracer(tape, array.variable)
     else:
         held = tape.capture(array)
-    if not owned:
-        held.viewed = Shared([])
+    held.viewed = None if owned else Shared([])
     cell.cell_contents = held
     return held.variable
 
@@ -231,7 +220,7 @@ def sources_of(value: Any, tape: Tape) -> list[Any]:
             base = value.base if isinstance(value, np.ndarray) else getattr(value, "viewed", None)
         else:
             base = getattr(value, "viewed", None)
-            if base is None and (not hasattr(value, "viewed")):
+            if base is None:
                 found += [source for var, source in tape.captures() if var is value.variable]
         value = base
     if type(value) is Shared:
@@ -291,6 +280,8 @@ class _Items(Place):
             return
         base = getattr(value, "viewed", None) if type(value) is Tracer else getattr(value, "base", None)
         is_part = base is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED  # as in x[i] = x[j]
+        if type(base) is Shared and len(base.sources) == 1:
+            is_part = base.sources[0] is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED
         del base
         if not is_sole(self._cell, views=int(is_part)):
             name, others, then = self._name, "another name, a container or a view", ""

@@ -150,7 +150,17 @@ _marks: ContextVar[WeakSet[Any] | None] = ContextVar("marks_of_call", default=No
 
 
 shared_arrays: ContextVar[WeakSet[Any] | None] = ContextVar("shared_arrays", default=None)
-"""Marks of arrays that came out of traced blocks, with the arrays that they may be as `sources`."""
+"""The marks that exist: a change of one of their `sources` would not reach the traced array."""
+
+
+class Shared:
+    """What a traced array may be, or may be a view of: `sources`; of arrays that came out of a traced block, any."""
+
+    def __init__(self, sources: Sequence[Any]) -> None:
+        self.sources = [*sources]
+        marks = shared_arrays.get()
+        if marks is not None:
+            marks.add(self)
 
 
 def note_mark(mark: Any) -> None:
@@ -225,8 +235,8 @@ def note_array_change(array: Any, name: str) -> None:
     """
     owner = _owner(array)
     if any(_owner(source) is owner for mark in shared_arrays.get() or () for source in mark.sources):
-        raise refuse(f"`{name}` changes in place, and after a traced block another name may have the same array: "
-                     f"whether it changes too depends on the condition. Write {name} = {name}.copy() before")
+        raise refuse(f"`{name}` changes in place, and a traced array may be the same or a view of it: one that a "
+                     f"traced condition chose, or a row at a traced index. Write {name} = {name}.copy() before")
     for log in probes.get():
         if id(array) not in log:
             log[id(array)] = Change(array, array.copy(), "")
@@ -322,7 +332,7 @@ class _Items:
             whole = fnp.stack([fnp.asarray(each) for each in (*self._items, value)])
         except (TypeError, ValueError):
             raise refuse("a traced index selects an item of a list to assign, and the items and the value are not "
-                         "arrays of one shape. Keep them in one array, and write x = x.at[i].set(v)") from None
+                         "arrays of one shape. Keep them in one array, and write x[i] = v") from None
         self._items[:] = fnp.unstack(whole[:-1].at[_as_number(index)].set(whole[-1]))
 
 
@@ -358,7 +368,7 @@ class _Rows(Place):
                 same = False
             if not same:
                 raise refuse("a traced index selects a list to assign an item, and the items and the value are not "
-                             "arrays of one shape. Keep them in one array, and write x = x.at[i, j].set(v)")
+                             "arrays of one shape. Keep them in one array, and write x[i, j] = v")
             mutable(row)[index] = new
 
 
@@ -384,7 +394,7 @@ def item(container: Any, index: Any) -> Any:
         if isinstance(container, np.ndarray):
             found = getitem(container, index)
             if type(found) is Tracer and is_view(index, found):
-                found.viewed = container
+                found.viewed = Shared([container])
             return found
         if isinstance(container, list | tuple):
             flat = [flatten(each) for each in container]
@@ -426,7 +436,7 @@ def _only_of_block(target: Any) -> Any:
             target, int | float | complex | str | bytes | tuple | frozenset | np.generic | type(None)):
         return target
     kind = "array" if array_aval(target) is not None else type(target).__name__
-    way = ("Write x = fxgrad.numpy.at(x)[i].set(v)" if kind == "array" else
+    way = ("Change a copy that has a name of its own: x = x.copy(), then x[i] = v" if kind == "array" else
            f"Change a copy of it: x = {kind}(x)" if type(target) in (list, dict, set) else
            "Assign the new value to a name, and change the object after the block")
     raise refuse(f"{with_article(kind)} is changed inside {around.text}, which is traced once and may run never or "
@@ -481,7 +491,7 @@ def check_method(function: Any) -> None:
         raise refuse(f"{function.__name__}() draws numbers on the host inside {around.text}: it would run once, and "
                      "every turn would get the same numbers. Use fxgrad.random with a key, split in each turn")
     if getattr(function, "__name__", "") in _CHANGES.get(type(owner), set()) and not note_change(owner):
-        hint = ("Give the loop a static length, or write into an array of that length with x = x.at[i].set(v)"
+        hint = ("Give the loop a static length, or write into an array of that length with x[i] = v"
                 if around.repeats else "Choose the value in the branch, and change the "
                 f"{type(owner).__name__} after it")
         raise refuse(f".{function.__name__}() changes a {type(owner).__name__} from outside inside {around.text}, "

@@ -364,7 +364,7 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: _Cont
         if name.startswith(_ITEMS) and _lengths_differ(one, two):
             raise refuse(f"{containers.shown(name)} is {_count_items(one)} if {_case(what, True)}, and "
                          f"{_count_items(two)} otherwise. Both sides must leave as many items: choose a value first "
-                         "and change the list after the block, or write into an array with x = x.at[i].set(v), and "
+                         "and change the list after the block, or write into an array with x[i] = v, and "
                          "count")
         if one.structure != two.structure or any(
                 (first is None) != (second is None) for first, second in zip(one.avals, two.avals, strict=True)):
@@ -738,7 +738,7 @@ class _Loop:
         if name.startswith(_ITEMS) and _lengths_differ(before, after):
             raise refuse(f"{self.containers.shown(name)} is {_count_items(before)} before a turn of this `{self.what}` "
                          f"and {_count_items(after)} after it; the number of turns is traced, so the length must stay. "
-                         "Begin with an array of the greatest length, and write into it with x = x.at[i].set(v)")
+                         "Begin with an array of the greatest length, and write into it with x[i] = v")
         if before.structure != after.structure and _NOTHING in (before.structure, after.structure):
             raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and {after} after it; "
                          "the number of turns is traced, so the type must stay. In the place of None, begin with a "
@@ -746,7 +746,7 @@ class _Loop:
         if before.structure != after.structure:
             raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and "
                          f"{after} after it; the number of turns is traced, so the structure must stay. Use an "
-                         "array of fixed length, and x = x.at[i].set(v)")
+                         "array of fixed length, and x[i] = v")
         changed = False
         for number, (one, two) in enumerate(zip(self.avals[name], after.avals, strict=True)):
             if one is None or two is None:
@@ -759,7 +759,7 @@ class _Loop:
             if joined is None:
                 raise refuse(f"{shown_name(name)} is {one} before a turn of this `{self.what}` and {two} after it; the "
                              "number of turns is traced, so the shape must stay. Begin with an array of the final "
-                             "shape, and fill it with x = x.at[i].set(v)")
+                             "shape, and fill it with x[i] = v")
             if joined != one:
                 self.avals[name][number], changed = joined, True
         return changed

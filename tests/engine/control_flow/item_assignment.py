@@ -260,7 +260,7 @@ def floyd_warshall(weights, n):
     for k in range(n):
         for i in range(n):
             for j in range(n):
-                if d[i, k] + d[k, j] < d[i, j]:
+                if d[i, k] + d[k, j] < d[i, j]:  # noqa: PLR1730
                     d[i, j] = d[i, k] + d[k, j]
     return d
 

@@ -57,7 +57,7 @@ def test_batches_and_scans_around_it() -> None:
     np.testing.assert_allclose(found, sum(heat_equation(each, 2) for each in x))
 
 
-# --- what NumPy does ----------------------------------------------------------------------------------------------------
+# --- what NumPy does --------------------------------------------------------------------------------------------------
 
 
 def casts(x, n):
@@ -174,11 +174,15 @@ def known_items(x, n):
     return a[int(a[1])] * x + b[n]
 
 
-@pytest.mark.parametrize(("function", "args"), [
-    (casts, (1.5, 3)), (broadcasts, (1.5, 3)), (masks, (1.5, 2)), (negative_and_traced, (1.5, 4)), (of_one_side, (2.0,)),
-    (of_one_side, (-0.5,)), (of_one_side, (-2.0,)), (with_early_exit, (0.3, 6)), (with_early_exit, (1.2, 6)),
-    (with_early_exit, (0.1, 3)), (guessed_turn, (0.7,)), (list_of_names, (1.5, 3)), (rows_by_rows, (1.5, 3)),
-    (in_a_callee, (1.5, 3)), (known_items, (1.5, 2))], ids=lambda value: getattr(value, "__name__", None) or str(value))
+ITEMS = [
+    (casts, (1.5, 3)), (broadcasts, (1.5, 3)), (masks, (1.5, 2)), (negative_and_traced, (1.5, 4)),
+    (of_one_side, (2.0,)), (of_one_side, (-0.5,)), (of_one_side, (-2.0,)), (with_early_exit, (0.3, 6)),
+    (with_early_exit, (1.2, 6)), (with_early_exit, (0.1, 3)), (guessed_turn, (0.7,)), (list_of_names, (1.5, 3)),
+    (rows_by_rows, (1.5, 3)), (in_a_callee, (1.5, 3)), (known_items, (1.5, 2))]
+IDS_OF_ITEMS = [f"{function.__name__}-{args[0]}" for function, args in ITEMS]
+
+
+@pytest.mark.parametrize(("function", "args"), ITEMS, ids=IDS_OF_ITEMS)
 def test_items_are_stored_as_numpy_does(function: Any, args: tuple[Any, ...]) -> None:
     expected = function(*args)
     found = fxgrad.make_program(python_control_flow(function))(*args)(*args)
@@ -204,7 +208,7 @@ def test_derivatives_store_traced_values_without_a_condition() -> None:
     assert grad(grad(python_control_flow(cube)))(2.0) == 12.0
 
 
-# --- what is refused ----------------------------------------------------------------------------------------------------
+# --- what is refused --------------------------------------------------------------------------------------------------
 
 
 def other_name(x, n):
@@ -290,13 +294,15 @@ _OTHERS = "which another name, a container or a view has too and would see chang
     (other_name, f"a[...] = v changes the array of `a`, {_OTHERS} a = a.copy() before"),
     (view, f"row[...] = v changes the array of `row`, {_OTHERS} row = row.copy() before"),
     (seen_by_a_view, f"a[...] = v changes the array of `a`, {_OTHERS} a = a.copy() before"),
-    (of_a_caller_in_between, "a[...] = v changes the array of `a`, which the caller, another name or a view has too and "
-     "would see change in NumPy. Write a = a.copy() before, and return a"),
+    (of_a_caller_in_between, (
+        "a[...] = v changes the array of `a`, which the caller, another name or a view has too and would see change in "
+        "NumPy. Write a = a.copy() before, and return a")),
     (in_a_list, f"a[...] = v changes the array of `a`, {_OTHERS} a = a.copy() before"),
     (joined_in_a_branch, f"b[...] = v changes the array of `b`, {_OTHERS} b = b.copy() before"),
     (joined_in_a_turn, f"b[...] = v changes the array of `b`, {_OTHERS} b = b.copy() before"),
-    (known_after_a_branch, "`a` changes in place, and after a traced block another name may have the same array: whether "
-     "it changes too depends on the condition. Write a = a.copy() before"),
+    (known_after_a_branch, (
+        "`a` changes in place, and a traced array may be the same or a view of it: one that a traced condition chose, "
+        "or a row at a traced index. Write a = a.copy() before")),
     (swapped_rows, f"a[...] = v changes the array of `a`, {_OTHERS} a = a.copy() before"),
 ])
 def test_changes_that_others_would_see_are_refused_by_line(function: Any, message: str) -> None:
@@ -340,8 +346,8 @@ def test_values_that_do_not_fit_are_refused() -> None:
     with pytest.raises(DTypeError) as refused:
         jit(python_control_flow(halves))(1.5, 2)
     assert str(refused.value).startswith(
-        "x[...] is changed by an operator such as +=, whose result is of dtype float64 and does not fit into x of dtype "
-        "int64. Write x[...] = (x[...] + v).astype(x.dtype)\n")
+        "x[...] is changed by an operator such as +=, whose result is of dtype float64 and does not fit into x of "
+        "dtype int64. Write x[...] = (x[...] + v).astype(x.dtype)\n")
     with pytest.raises(IndexError):
         jit(python_control_flow(outside))(1.0)
 
@@ -369,5 +375,5 @@ def test_an_array_that_a_branch_may_share_is_not_changed_by_an_operator() -> Non
     with pytest.raises(MutationError) as refused:
         jit(python_control_flow(added))(1.0)
     assert str(refused.value).startswith(
-        "b += 1.0 would change a traced array (f64[3]) in place: another name, a container or a view has it too, and in "
-        "NumPy would see the change. Write b = b + 1.0\n")
+        "b += 1.0 would change a traced array (f64[3]) in place: another name, a container or a view has it too, and "
+        "in NumPy would see the change. Write b = b + 1.0\n")
