@@ -84,7 +84,9 @@ class Writer:
         if kind < 0.38:
             return f"{matrix}[{index}{self.draw.choice([', ', ', ', ']['])}{self.index()}] {operator} {self.number()}"
         if kind < 0.46:
-            return f"{matrix}[{self.draw.choice([index, ':, ' + index])}] {operator} {self.vector()}"
+            part = self.vector()
+            part = f"{part}.copy()" if part.startswith(matrix) else part  # NumPy itself overwrites a row by a column
+            return f"{matrix}[{self.draw.choice([index, ':, ' + index])}] {operator} {part}"
         if kind < 0.52:
             return f"{one}[{self.draw.choice([':', '1:', ':-1', '::2'])}] {operator} {self.number()}"
         if kind < 0.57:
