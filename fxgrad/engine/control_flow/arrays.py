@@ -236,7 +236,7 @@ def stored(variable: Callable[[], Any], name: str, is_parameter: bool) -> Any:
     value = variable()
     if current.get() is None or not is_array(value):
         return value
-    return _Items(variable.__closure__[0], name, is_parameter)  # type: ignore[attr-defined]
+    return ArrayItems(variable.__closure__[0], name, is_parameter)  # type: ignore[attr-defined]
 
 
 def augmented(variable: Callable[[], Any], name: str, value: Any) -> None:
@@ -257,7 +257,7 @@ def augmented(variable: Callable[[], Any], name: str, value: Any) -> None:
     mutable(target)
 
 
-class _Items(Place):
+class ArrayItems(Place):
     """The items of the array that a variable has."""
 
     def __init__(self, cell: CellType, name: str, is_parameter: bool) -> None:
@@ -293,6 +293,27 @@ class _Items(Place):
             index, value = ..., fnp.where(mask, value, self._cell.cell_contents)
         self._cell.cell_contents = _updated(self._cell.cell_contents, index, value)
 
+    @property
+    def value(self) -> Any:
+        """The array."""
+        return self._cell.cell_contents
+
+    def sort(self, *args: Any, **kwargs: Any) -> None:
+        """Sort the array as its method does."""
+        self[...] = np.sort(self._cell.cell_contents, *args, **kwargs)
+
+    def fill(self, value: Any) -> None:
+        """Give all elements one value."""
+        self[...] = value
+
+    def apply_at(self, ufunc: np.ufunc, index: Any, *operands: Any) -> None:
+        """Change the elements as `ufunc.at` does: as often as an index selects them."""
+        method = _UPDATES.get(ufunc)
+        if method is None or not operands:
+            raise refuse(f"np.{ufunc.__name__}.at changes elements one after the other. Write a loop, {self._name}[i] "
+                         f"= np.{ufunc.__name__}({self._name}[i], ...)")
+        self[...] = getattr(fnp.at(self._cell.cell_contents)[index], method)(*operands)
+
     def place(self, index: Any) -> Any:
         """Return the part of the array that is changed in `x[index][...] = v`."""
         return _Part(self, index)
@@ -326,6 +347,9 @@ class _Part(Place):
     def place(self, index: Any) -> Any:
         """Return a part of this part."""
         return _Part(self, index)
+
+
+_UPDATES = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.minimum: "min", np.maximum: "max"}
 
 
 def _has_tracer(value: Any) -> bool:

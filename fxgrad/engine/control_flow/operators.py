@@ -18,6 +18,7 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
+from fxgrad.engine.control_flow.arrays import ArrayItems
 from fxgrad.engine.control_flow.arrays import augmented as augmented  # noqa: PLC0414  (an operator of converted code)
 from fxgrad.engine.control_flow.arrays import returned as returned  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import stored as stored  # noqa: PLC0414
@@ -404,6 +405,35 @@ def called(function: Any) -> Any:
     else:
         check_method(function)
     return function
+
+
+def changing(owner: Any, name: str) -> Any:
+    """Return what to call for `owner.name(...)`, which changes an array: itself, or one among the arguments."""
+    if type(owner) is ArrayItems:
+        return functools.partial(owner.sort if name == "sort" else owner.fill)
+    function = getattr(owner, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        out = kwargs.get("out")
+        if type(out) is ArrayItems:
+            del kwargs["out"]
+            result = called(function)(*args, **kwargs)
+            del args, kwargs  # they may hold the array
+            out[...] = result
+            return out.value
+        if not args or type(args[0]) is not ArrayItems:
+            return called(function)(*args, **kwargs)
+        items, *others = args
+        if type(owner) is np.ufunc and name == "at":
+            items.apply_at(owner, *others)
+        elif function is np.copyto and len(args) == 2 and not kwargs:
+            items[...] = others[0]
+        elif function is np.fill_diagonal and len(args) == 2 and not kwargs:
+            items[...] = fnp.fill_diagonal(items.value, others[0], inplace=False)
+        else:
+            return called(function)(items.value, *others, **kwargs)
+        return None
+    return call
 
 
 def _with_converted_functions(function: Any, *args: Any, **kwargs: Any) -> Any:

@@ -18,6 +18,7 @@ from fxgrad.engine.control_flow.names import (
     OPERATORS,
     RESULT,
     bound_names,
+    changed_by_call,
     free_names,
     has_walrus,
     is_generated,
@@ -369,15 +370,25 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and self._parameters:
             node.args = [_name("__class__", ast.Load(), node), _name(self._parameters[0], ast.Load(), node)]
             return node
+        target = changed_by_call(node)
+        changes = isinstance(node.func, ast.Attribute) and target is not None and target.id in self._own
         if isinstance(node.func, ast.Name) and node.func.id == "print":
             node.args = [self._formatted(each) if isinstance(each, ast.JoinedStr) else self.visit(each)
                          for each in node.args]
         else:
-            node.args = [self.visit(each) for each in node.args]
+            node.args = [self._changed_or_visited(each, target if changes else None) for each in node.args]
         for keyword in node.keywords:
-            keyword.value = self.visit(keyword.value)
+            keyword.value = self._changed_or_visited(keyword.value, target if changes else None)
+        if changes and isinstance(node.func, ast.Attribute):
+            of = self._changed_or_visited(node.func.value, target)
+            node.func = self._call("changing", [of, _constant(node.func.attr, node.func)], node.func)
+            return node
         node.func = self._call("called", [self.visit(node.func)], node.func)
         return node
+
+    def _changed_or_visited(self, node: ast.expr, target: ast.Name | None) -> ast.expr:
+        visited: ast.expr = self._place(node) if node is target else self.visit(node)
+        return visited
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
         self.generic_visit(node)

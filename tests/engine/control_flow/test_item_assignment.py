@@ -165,6 +165,32 @@ def filled(x, n):
     return a
 
 
+def by_methods(x, n):
+    a, counts = np.arange(4.0), np.zeros(5, int)
+    b, c = np.zeros(3), np.ones((3, 3))
+    for i in range(n):
+        a[0] += 2.5 * x
+        a.sort()
+        b.fill(x * i)
+        np.add.at(counts, [i, i, 4], 1)
+        np.fill_diagonal(c, x)
+        np.copyto(b, c[i])
+        np.maximum(a, 1.5, out=a)
+        np.multiply(b, c[0], out=b)
+    return a, b, c, counts
+
+
+def by_methods_of_what_is_known(x, n):
+    a, b = np.array([3.0, 1.0, 2.0]), np.zeros(3)
+    a.sort()
+    b.fill(2.0)
+    np.add.at(b, [0, 0], 1.0)
+    np.maximum(a, 1.5, out=a)
+    rows = [3, 1, 2]
+    rows.sort()
+    return a * x, b[n], rows[0]
+
+
 def known_items(x, n):
     a = np.zeros(4)
     for i in range(4):
@@ -178,7 +204,8 @@ ITEMS = [
     (casts, (1.5, 3)), (broadcasts, (1.5, 3)), (masks, (1.5, 2)), (negative_and_traced, (1.5, 4)),
     (of_one_side, (2.0,)), (of_one_side, (-0.5,)), (of_one_side, (-2.0,)), (with_early_exit, (0.3, 6)),
     (with_early_exit, (1.2, 6)), (with_early_exit, (0.1, 3)), (guessed_turn, (0.7,)), (list_of_names, (1.5, 3)),
-    (rows_by_rows, (1.5, 3)), (in_a_callee, (1.5, 3)), (known_items, (1.5, 2))]
+    (rows_by_rows, (1.5, 3)), (in_a_callee, (1.5, 3)), (known_items, (1.5, 2)),
+    (by_methods, (1.5, 3)), (by_methods_of_what_is_known, (1.5, 2))]
 IDS_OF_ITEMS = [f"{function.__name__}-{args[0]}" for function, args in ITEMS]
 
 
@@ -350,6 +377,18 @@ def test_values_that_do_not_fit_are_refused() -> None:
         "dtype int64. Write x[...] = (x[...] + v).astype(x.dtype)\n")
     with pytest.raises(IndexError):
         jit(python_control_flow(outside))(1.0)
+
+
+def test_ufuncs_without_an_update_are_refused() -> None:
+    def hypotenuses(x: Any, n: Any) -> Any:
+        a = np.zeros(3)
+        for i in range(n):
+            np.hypot.at(a, i, x)
+        return a
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(hypotenuses))(1.0, 2)
+    assert str(refused.value).startswith(
+        "np.hypot.at changes elements one after the other. Write a loop, a[i] = np.hypot(a[i], ...)\n")
 
 
 def test_a_changed_copy_of_an_index_array_is_refused() -> None:
