@@ -166,13 +166,13 @@ def outputs_of(equation: Equation, inputs: Sequence[Interval], program: Program 
     if equation.primitive is select.select_n_p and program is not None and known is not None:
         inputs = [inputs[0], *(_where(program, equation.inputs[0], number, case, known)
                                for number, case in enumerate(equation.inputs[1:]))]
-    if equation.primitive is structural.reduce_sum_p and program is not None and _is_above_one(equation, program):
-        found, = _sum(equation, inputs)
-        return [found._replace(low=max(found.low, 0.9), high=max(found.high, 0.9))]
     rule = interval_rules.of(equation.primitive)
     if rule is not None and all(dtypes.kind_of(atom.aval.dtype) in "biuf"
                                 for atom in (*equation.inputs, *equation.outputs)):
-        return rule(equation, inputs)
+        found = rule(equation, inputs)
+        if program is not None and equation.primitive is structural.reduce_sum_p and _is_above_one(equation, program):
+            return [each._replace(low=max(each.low, 0.9), high=max(each.high, 0.9)) for each in found]
+        return found
     if equation.regions:
         return _through_regions(equation, inputs, program, known)
     return [any_value(var.aval) for var in equation.outputs]
@@ -223,7 +223,8 @@ def _computed_again(program: Program, atom: Atom, narrower: Intervals, known: In
     if atom in narrower:
         return _common(interval, narrower[atom])
     equation = definitions(program).get(atom) if isinstance(atom, Variable) else None
-    if atom in done or equation is None or len(done) >= _MOST_AGAIN or not acts_on_each.of(equation.primitive):
+    if not isinstance(atom, Variable) or equation is None or atom in done or len(done) >= _MOST_AGAIN or (
+            not acts_on_each.of(equation.primitive)):
         return done.get(atom, interval)
     done[atom] = interval
     before = operands_of(equation.inputs, known)
@@ -498,7 +499,7 @@ def exact_result(equation: Equation, inputs: Sequence[Interval]) -> Interval | N
         return add_exactly(inputs[0], negate(inputs[1]))
     if primitive is arithmetic.mul_p:
         return _square(inputs[0]) if equation.inputs[0] is equation.inputs[1] else multiply_exactly(
-            *inputs, _least(equation.outputs[0].aval))
+            inputs[0], inputs[1], _least(equation.outputs[0].aval))
     if primitive is arithmetic.neg_p:
         return negate(inputs[0])
     if primitive is structural.reduce_sum_p:
@@ -558,7 +559,7 @@ def _dot(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     shape = equation.inputs[0].aval.shape
     count = math.prod(shape[axis] for axis in contracted)
     exact = _times(_square(inputs[0]) if _is_square_sum(equation) else multiply_exactly(
-        *inputs, _least(equation.outputs[0].aval)), count)
+        inputs[0], inputs[1], _least(equation.outputs[0].aval)), count)
     return [_sum_of(exact, equation.outputs[0].aval, count)]
 
 

@@ -11,7 +11,7 @@ import copy
 import operator
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from types import CellType
+from types import CellType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -146,14 +146,20 @@ class BlockArrays:
         return lambda name: name in shared
 
 
-def returned(variable: Callable[[], Any]) -> Any:
+def returned(variable: FunctionType) -> Any:
     """Return the value of a variable that an early `return` gives: nothing changes the array after it."""
     value = variable()
     if block.get() is None or not is_array(value):
         return value
     del value
-    cell = variable.__closure__[0]  # type: ignore[attr-defined]
+    cell = _cell_of(variable)
     return copy.copy(cell.cell_contents) if is_sole(cell) else cell.cell_contents
+
+
+def _cell_of(variable: FunctionType) -> CellType:
+    """Return the variable that a function of converted code reads."""
+    assert variable.__closure__ is not None
+    return variable.__closure__[0]
 
 
 def _content(cell: CellType) -> Any:
@@ -231,22 +237,22 @@ def sources_of(value: Any, tape: Tape) -> list[Any]:
 # --- item assignment --------------------------------------------------------------------------------------------------
 
 
-def stored(variable: Callable[[], Any], name: str, is_parameter: bool) -> Any:
+def stored(variable: FunctionType, name: str, is_parameter: bool) -> Any:
     """Return the object of a variable whose items change; for an array, a place that gives the variable a new one."""
     value = variable()
     if current.get() is None or not is_array(value):
         return value
-    return ArrayItems(variable.__closure__[0], name, is_parameter)  # type: ignore[attr-defined]
+    return ArrayItems(_cell_of(variable), name, is_parameter)
 
 
-def augmented(variable: Callable[[], Any], name: str, value: Any) -> None:
+def augmented(variable: FunctionType, name: str, value: Any) -> None:
     """Prepare `name += value`, which changes a list or an array in place; raise if it would change for others too."""
     around, target = block.get(), variable()
     if around is None and isinstance(target, np.ndarray):
         if not _has_tracer(value) or current.get() is None:
             note_array_change(target, name)
             return
-        cell = variable.__closure__[0]  # type: ignore[attr-defined]
+        cell = _cell_of(variable)
         del target
         if is_sole(cell):
             hold_copy(cell, cell.cell_contents)
@@ -349,7 +355,8 @@ class _Part(Place):
         return _Part(self, index)
 
 
-_UPDATES = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.minimum: "min", np.maximum: "max"}
+_UPDATES: dict[np.ufunc, str] = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.minimum: "min",
+                                 np.maximum: "max"}
 
 
 def _has_tracer(value: Any) -> bool:
