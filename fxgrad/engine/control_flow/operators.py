@@ -355,7 +355,7 @@ index = _Index()
 
 def forget(names: FunctionType) -> None:
     """Unset variables that are not read again: what they held has a name less, where it matters for changes."""
-    if has_choices():
+    if has_choices() or current.get() is not None:
         write(cells_of(names), dict.fromkeys(cells_of(names), UNSET))
 
 

@@ -433,11 +433,18 @@ class _Rewriter(ast.NodeTransformer):
 
 
 def _second_names(body: Sequence[ast.stmt]) -> set[str]:
-    """Return the names whose objects get another name, `best = current`, and that can be unset where they are dead."""
+    """Return the names that can be unset where they are dead, and whose objects may have another name.
+
+    Of `best = current` both, of `row = table[i]` and `for row in table` the first, which may be a view.
+    """
     found: set[str] = set()
     kept: set[str] = set()
     for node in walk_scope(body):
-        if isinstance(node, ast.Assign):
+        if isinstance(node, ast.For):
+            found |= bound_names(node.target)
+        elif isinstance(node, ast.Assign):
+            if not isinstance(node.value, ast.BinOp | ast.Constant | ast.Compare):
+                found |= bound_names(node.targets)
             values = [node.value]
             while values:
                 value = values.pop()
