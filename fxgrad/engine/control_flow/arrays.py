@@ -30,6 +30,7 @@ from fxgrad.engine.control_flow.blocks import (
     note_array_change,
     refuse,
 )
+from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
@@ -42,6 +43,11 @@ Cells = Mapping[str, CellType]
 def is_array(value: Any) -> bool:
     """Return whether a value is an array whose items can change, and no number."""
     return isinstance(value, np.ndarray) or (type(value) is Tracer and bool(value.variable.aval.shape))
+
+
+def _is_result(value: Any) -> bool:
+    """Return whether a value is an array that a function of fxgrad made, and that nobody writes to."""
+    return type(value) is Array and not value.flags.writeable
 
 
 # --- who else has an array --------------------------------------------------------------------------------------------
@@ -240,7 +246,7 @@ def sources_of(value: Any, tape: Tape) -> list[Any]:
 def stored(variable: FunctionType, name: str, is_parameter: bool) -> Any:
     """Return the object of a variable whose items change; for an array, a place that gives the variable a new one."""
     value = variable()
-    if current.get() is None or not is_array(value):
+    if not (is_array(value) if current.get() is not None else _is_result(value)):
         return value
     return ArrayItems(_cell_of(variable), name, is_parameter)
 
@@ -279,7 +285,8 @@ class ArrayItems(Place):
         if type(value) is _Operand:
             value, mask = value.elements, value.mask
         traced = _has_tracer(index) or _has_tracer(value)
-        if not traced and block.get() is None and isinstance(self._cell.cell_contents, np.ndarray):
+        if not traced and block.get() is None and isinstance(self._cell.cell_contents, np.ndarray) and not (
+                _is_result(self._cell.cell_contents) and is_sole(self._cell)):
             array = self._cell.cell_contents
             note_array_change(array, self._name)
             array[index] = value

@@ -226,6 +226,26 @@ def test_a_mask_leaves_no_nan_in_the_gradient() -> None:
     np.testing.assert_allclose(jit(grad(python_control_flow(roots)))(4.0), 0.25 - 1.0 + 0.5)
 
 
+def test_arrays_of_fxgrad_are_assigned_without_jit_too() -> None:
+    def steps(x: Any, n: Any) -> Any:
+        a = fxgrad.numpy.zeros(4)
+        for i in range(n):
+            a[i] = x * i
+            a[1:] += 1.0
+        return a
+    for call in (python_control_flow(steps), jit(python_control_flow(steps))):
+        np.testing.assert_allclose(call(1.5, 3), [0.0, 3.5, 4.0, 3.0])
+        assert call(1.5, 3).dtype == np.float32
+
+    def aliased(x: Any) -> Any:
+        a = fxgrad.numpy.zeros(4)
+        b = a
+        a[0] = x
+        return a, b
+    with pytest.raises(MutationError):
+        python_control_flow(aliased)(1.5)
+
+
 def test_derivatives_store_traced_values_without_a_condition() -> None:
     def cube(x: Any) -> Any:
         a = np.zeros(2)
