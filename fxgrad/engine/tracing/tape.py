@@ -340,10 +340,11 @@ class Tape:
 
     def count_references(self, value: Any) -> int:
         """Return how many references to a value this recording alone holds: since it captured it, or a view of it."""
-        count = sum(each is value for each in self.captured)
-        for entry in self._identified.values():
-            count += (entry[1] is value) + (entry[2] is value)
-            count += getattr(entry[2], "base", None) is value and sys.getrefcount(entry[2]) == _HELD_ONCE
+        entry = self._identified.get(id(value))
+        count = 0 if entry is None else 2 * (entry[1] is value) + (entry[2] is value)  # it is in `captured` too
+        if isinstance(value, np.ndarray):
+            count += sum(getattr(entry[2], "base", None) is value and sys.getrefcount(entry[2]) == _HELD_ONCE
+                         for entry in self._identified.values())
         return count
 
     def _capture(self, value: Any, aval: Aval) -> Variable:
