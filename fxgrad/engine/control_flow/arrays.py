@@ -278,7 +278,11 @@ class ArrayItems(Place):
     def __getitem__(self, index: Any) -> Any:
         """Return `x[index]` for an operator such as `+=`, which then assigns it."""
         array = self._cell.cell_contents
-        return _masked(array, index) if _is_unknown_mask(index) else _Operand(item(array, index))
+        mask = _mask_of(array, index)
+        if mask is None:
+            return _Operand(item(array, index))
+        one = np.ones((), aval_of(array).dtype)[()]
+        return _Operand(fnp.where(mask, array, one), mask)  # the other elements must not make NaNs
 
     def __setitem__(self, index: Any, value: Any) -> None:
         mask = None
@@ -302,6 +306,11 @@ class ArrayItems(Place):
                 others, then = "the caller, another name or a view", f", and return {name}"
             raise refuse(f"{name}[...] = v changes the array of `{name}`, which {others} has too and would see change "
                          f"in NumPy. Write {name} = {name}.copy() before{then}")
+        if mask is None and _has_unknown_bound(index):
+            mask = _mask_of(self._cell.cell_contents, index)
+            if np.shape(value):
+                raise refuse("x[a:b] = v with a traced bound takes one number v, since the length of the slice is not "
+                             "known. Write a loop, x[i] = v[i - a]")
         if mask is not None:
             index, value = ..., fnp.where(mask, value, self._cell.cell_contents)
         self._cell.cell_contents = _updated(self._cell.cell_contents, index, value)
@@ -373,10 +382,6 @@ def _has_tracer(value: Any) -> bool:
         (value.start, value.stop, value.step) if isinstance(value, slice) else value)))
 
 
-def _is_unknown_mask(index: Any) -> bool:
-    return is_unknown(index) and bool(index.shape) and index.dtype == dtypes.bool_
-
-
 def _updated(array: Any, index: Any, value: Any) -> Any:
     """Return a copy of an array in which `x[index]` is the value, as NumPy stores it."""
     if isinstance(value, list | tuple):
@@ -408,8 +413,8 @@ class _Operand:
             self.elements = getattr(operator, name)(self.elements.copy(), value)
             return self
         if self.mask is not None and np.shape(value):
-            raise refuse("x[mask] is changed by an array, and the mask is traced, so the number of elements is not "
-                         "known. Write x = fxgrad.numpy.where(mask, ..., x)")
+            raise refuse("x[mask] is changed by an array, and the mask or a bound is traced, so the number of elements "
+                         "is not known. Write x = fxgrad.numpy.where(mask, ..., x)")
         dtype, self.elements = self.elements.dtype, _PLAIN[name](self.elements, value)
         if not np.can_cast(self.elements.dtype, dtype, "same_kind"):
             raise DTypeError(at_user_line(
@@ -425,10 +430,49 @@ for _name in _PLAIN:
     setattr(_Operand, f"__{_name}__", lambda self, value, name=_name: self.apply(name, value))
 
 
-def _masked(array: Any, mask: Any) -> _Operand:
+def _has_unknown_bound(index: Any) -> bool:
+    """Return whether a bound of a slice in an index is traced."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(part, slice) and any(map(is_unknown, (part.start, part.stop, part.step))) for part in parts)
+
+
+def _mask_of(array: Any, index: Any) -> Any:
+    """Return which elements an index selects if their number is unknown: by a mask, or a slice; None otherwise."""
     shape = shape_of(array)
-    if mask.shape != shape[:mask.ndim]:
-        raise refuse(f"a mask of shape {mask.shape} selects from an array of shape {shape}")
-    mask = fnp.reshape(mask, (*mask.shape, *[1] * (len(shape) - mask.ndim)))
-    one = np.ones((), aval_of(array).dtype)[()]
-    return _Operand(fnp.where(mask, array, one), mask)  # the other elements must not make NaNs
+    if is_unknown(index) and bool(index.shape) and index.dtype == dtypes.bool_:
+        if index.shape != shape[:index.ndim]:
+            raise refuse(f"a mask of shape {index.shape} selects from an array of shape {shape}")
+        return fnp.reshape(index, (*index.shape, *[1] * (len(shape) - index.ndim)))
+    if not _has_unknown_bound(index):
+        return None
+    entries = [*index] if isinstance(index, tuple) else [index]
+    if any(each is Ellipsis for each in entries):
+        place = next(number for number, each in enumerate(entries) if each is Ellipsis)
+        entries[place:place + 1] = [slice(None)] * (len(shape) - len(entries) + 1)
+    if len(entries) > len(shape) or not all(isinstance(each, slice) or (
+            each is not None and not np.shape(each) and dtypes.kind_of(fnp.asarray(each).dtype) in "iu")
+            for each in entries):
+        raise refuse("a bound of this slice is traced, and beside it may stand numbers and slices. Write a loop")
+    mask = None
+    for axis, entry in enumerate(entries):
+        if isinstance(entry, slice) and entry.start is entry.stop is entry.step is None:
+            continue
+        places = np.reshape(np.arange(shape[axis]), (shape[axis], *[1] * (len(shape) - axis - 1)))
+        part = _in_slice(places, entry, shape[axis]) if isinstance(entry, slice) else fnp.equal(
+            places, fnp.where(fnp.less(entry, 0), entry + shape[axis], entry))
+        mask = part if mask is None else mask & part
+    return mask
+
+
+def _in_slice(places: Any, part: slice, size: int) -> Any:
+    """Return which places in an axis a slice selects, whose bounds may be traced."""
+    step = 1 if part.step is None else part.step
+    rises = fnp.greater(step, 0)
+    least, most = fnp.where(rises, 0, -1), fnp.where(rises, size, size - 1)
+
+    def place_of(bound: Any, default: Any) -> Any:
+        return default if bound is None else fnp.clip(fnp.where(fnp.less(bound, 0), bound + size, bound), least, most)
+
+    start, stop = place_of(part.start, fnp.where(rises, 0, size - 1)), place_of(part.stop, fnp.where(rises, size, -1))
+    inside = fnp.where(rises, (places >= start) & (places < stop), (places <= start) & (places > stop))
+    return inside & ((places - start) % fnp.maximum(fnp.abs(step), 1) == 0)

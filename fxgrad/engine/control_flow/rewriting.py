@@ -52,6 +52,7 @@ class _Rewriter(ast.NodeTransformer):
         self._outer: set[str] = set()
         self._second_names: set[str] = set()
         self._own: set[str] = set()
+        self._bounds_known = True  # whether bounds of slices must be known
         self._count = 0
 
     def function(self, node: FunctionNode) -> FunctionNode:
@@ -311,8 +312,11 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         if not isinstance(node.ctx, ast.Load):
+            of_array = isinstance(node.value, ast.Name) and node.value.id in self._own
             node.value = self._call("mutable", [self._place(node.value)], node.value)
+            self._bounds_known = not of_array
             node.slice = self.visit(node.slice)
+            self._bounds_known = True
             return node
         node.value = self.visit(node.value)
         if isinstance(node.slice, ast.Slice | ast.Constant):
@@ -321,8 +325,10 @@ class _Rewriter(ast.NodeTransformer):
         return self._call("item", [node.value, self._index(node.slice)], node)
 
     def visit_Slice(self, node: ast.Slice) -> Any:
+        bounds_known, self._bounds_known = self._bounds_known, True
         self.generic_visit(node)
-        for field in ("lower", "upper", "step"):
+        self._bounds_known = bounds_known
+        for field in ("lower", "upper", "step") if bounds_known else ():
             bound = getattr(node, field)
             if bound is not None and not isinstance(bound, ast.Constant):
                 setattr(node, field, self._call("bound", [bound], bound))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,23 @@ def filled(x, n):
     return a
 
 
+def traced_slices(x, n):
+    a, b, k = np.arange(12.0), np.zeros((4, 5)), n + 1
+    sieve = np.ones(30, bool)
+    if x > 0:
+        a[:n] = x
+        a[-n:] += 10.0
+        a[k::2] *= -1.0
+        a[n + 20:] = 5.0
+    for i in range(2, n + 3):
+        if sieve[i]:
+            sieve[i * i::i] = False
+        b[i - 2, i - 2:] += x
+        b[:i, -1] = i
+        b[..., ::-i] -= 1.0
+    return a, b, sieve
+
+
 def by_methods(x, n):
     a, counts = np.arange(4.0), np.zeros(5, int)
     b, c = np.zeros(3), np.ones((3, 3))
@@ -205,6 +223,7 @@ ITEMS = [
     (of_one_side, (2.0,)), (of_one_side, (-0.5,)), (of_one_side, (-2.0,)), (with_early_exit, (0.3, 6)),
     (with_early_exit, (1.2, 6)), (with_early_exit, (0.1, 3)), (guessed_turn, (0.7,)), (list_of_names, (1.5, 3)),
     (rows_by_rows, (1.5, 3)), (in_a_callee, (1.5, 3)), (known_items, (1.5, 2)),
+    (traced_slices, (1.5, 3)), (traced_slices, (0.5, 0)),
     (by_methods, (1.5, 3)), (by_methods_of_what_is_known, (1.5, 2))]
 IDS_OF_ITEMS = [f"{function.__name__}-{args[0]}" for function, args in ITEMS]
 
@@ -216,6 +235,19 @@ def test_items_are_stored_as_numpy_does(function: Any, args: tuple[Any, ...]) ->
     for one, other in zip(fxgrad.tree.leaves(found), fxgrad.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-15)
         assert np.asarray(one).dtype == np.asarray(other).dtype
+
+
+def test_slices_with_traced_bounds_are_those_of_python() -> None:
+    def put(start: Any, stop: Any, step: Any) -> Any:
+        a, b, c = np.arange(5.0), np.arange(5.0), np.arange(5.0)
+        a[start:stop:step] = 9.0
+        b[start::step] = 9.0
+        c[:stop:step] += 9.0
+        return a, b, c
+    bounds = np.array(list(itertools.product(range(-7, 8), range(-7, 8), (-6, -2, -1, 1, 2, 6)))).T
+    found = jit(vmap(python_control_flow(put)))(*bounds)
+    for one, other in zip(found, zip(*[put(*each) for each in bounds.T], strict=True), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_mask_leaves_no_nan_in_the_gradient() -> None:
@@ -397,6 +429,18 @@ def test_values_that_do_not_fit_are_refused() -> None:
         "dtype int64. Write x[...] = (x[...] + v).astype(x.dtype)\n")
     with pytest.raises(IndexError):
         jit(python_control_flow(outside))(1.0)
+
+
+def test_an_array_is_not_assigned_to_a_slice_of_unknown_length() -> None:
+    def prefix(x: Any, n: Any) -> Any:
+        a = np.zeros(3)
+        a[:n] = x * np.ones(2)
+        return a
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(prefix))(1.0, 2)
+    assert str(refused.value).startswith(
+        "x[a:b] = v with a traced bound takes one number v, since the length of the slice is not known. Write a loop, "
+        "x[i] = v[i - a]\n")
 
 
 def test_ufuncs_without_an_update_are_refused() -> None:
