@@ -589,7 +589,7 @@ class _Loop:
         begin: list[Any] = []
         for name in self.names:
             flat = self.values[name]
-            for leaf_number, aval in enumerate(self.avals[name]):
+            for leaf_number, aval in enumerate(self.avals.get(name, ())):
                 if aval is not None:
                     begin.append(zeros(aval) if flat is None or name in self.missing else
                                  cast_to(flat.leaves[leaf_number], aval))
@@ -717,6 +717,8 @@ class _Loop:
         for name in self.names:
             before, flat = self.values[name], after[name]
             if flat is None:
+                if before is None and is_generated(name) and not name.startswith(_ITEMS):
+                    continue  # the value of a `return` that Python knows not to run
                 if before is None:
                     raise refuse(f"{shown_name(name)} has no value after a turn of this `{self.what}`, and it is used "
                                  "later. Set it before the loop")

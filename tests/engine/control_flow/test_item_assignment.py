@@ -258,6 +258,20 @@ def test_a_mask_leaves_no_nan_in_the_gradient() -> None:
     np.testing.assert_allclose(jit(grad(python_control_flow(roots)))(4.0), 0.25 - 1.0 + 0.5)
 
 
+def test_a_return_that_python_knows_not_to_run_may_stand_in_a_traced_loop() -> None:
+    def total(x: Any, n: Any, verbose: bool) -> Any:
+        a = np.zeros(4)
+        for i in range(n):
+            a[i] = x
+            if verbose:
+                return a, i
+        return a, n
+    for verbose in (False, True):
+        found = jit(python_control_flow(total), static_argnums=2)(1.5, 3, verbose)
+        np.testing.assert_allclose(found[0], total(1.5, 3, verbose)[0])
+        assert found[1] == total(1.5, 3, verbose)[1]
+
+
 def test_arrays_of_fxgrad_are_assigned_without_jit_too() -> None:
     def steps(x: Any, n: Any) -> Any:
         a = fxgrad.numpy.zeros(4)

@@ -75,10 +75,22 @@ class Writer:
                     *self.block(depth - 1, level + 1)]
         return [indent + self.assignment()]
 
+    def change(self, operator: str) -> str:
+        """Return a statement with a slice of unknown length, or a call that changes an array."""
+        one, matrix, index = self.draw.choice(VECTORS), self.draw.choice(MATRICES), self.index()
+        bounds = f"{self.draw.choice(['', 'n', '-n', index])}:{self.draw.choice(['', 'n', '-1', index])}"
+        return self.draw.choice([
+            f"{one}[{bounds}] {operator} {self.number()}", f"{matrix}[{bounds}, {index}] {operator} {self.number()}",
+            f"{matrix}[{index}, {bounds}] {operator} {self.number()}", f"{one}.sort()", f"{one}.fill({self.number()})",
+            f"np.add.at({one}, {index}, {self.number()})", f"np.minimum({self.vector()}, {self.number()}, out={one})",
+            f"np.fill_diagonal({matrix}, {self.number()})"])
+
     def assignment(self) -> str:
         kind, operator = self.draw.random(), self.draw.choice(["=", "=", "+=", "*="])
         one, other = self.draw.choice(VECTORS), self.draw.choice(VECTORS)
         matrix, index = self.draw.choice(MATRICES), self.index()
+        if self.draw.random() < 0.2:
+            return self.change(operator)
         if kind < 0.25:
             return f"{one}[{index}] {operator} {self.number()}"
         if kind < 0.38:
