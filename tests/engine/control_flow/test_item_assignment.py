@@ -272,6 +272,28 @@ def test_a_return_that_python_knows_not_to_run_may_stand_in_a_traced_loop() -> N
         assert found[1] == total(1.5, 3, verbose)[1]
 
 
+def test_what_the_refusal_of_a_growing_list_says_works() -> None:
+    def halves(x: Any) -> Any:
+        path = [x]
+        while path[-1] > 1.0:
+            path.append(path[-1] / 2)
+        return np.array(path)
+
+    def halves_of_bounded_number(x: Any) -> Any:
+        path, last = np.zeros(20), 0
+        path[0] = x
+        while path[last] > 1.0:
+            path[last + 1] = path[last] / 2
+            last += 1
+        return path, last + 1
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(halves))(9.0)
+    assert "Begin with an array of the greatest length, and write into it with x[i] = v\n" in str(refused.value)
+    path, length = jit(python_control_flow(halves_of_bounded_number))(9.0)
+    np.testing.assert_array_equal(path[:length], halves(9.0))
+    assert jit(grad(lambda x: python_control_flow(halves_of_bounded_number)(x)[0].sum()))(9.0) == 1.9375
+
+
 def test_arrays_of_fxgrad_are_assigned_without_jit_too() -> None:
     def steps(x: Any, n: Any) -> Any:
         a = fxgrad.numpy.zeros(4)
