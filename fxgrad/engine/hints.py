@@ -132,8 +132,7 @@ def _scipy_hint(call: ast.Call, function: ast.expr, module: str, name: str) -> H
             if _exists(path):
                 return _renamed_hint(call, path)
     return Hint(node_text(call),
-                "SciPy's functions do not take traced arrays, and fxgrad.scipy has none of this name. If "
-                "jax has one, write fxgrad.from_jax(f)(x)")
+                "fxgrad.scipy has no function of this name. If jax has one, write fxgrad.from_jax(f)(x)")
 
 
 def _item_hint(running: RunningCode, item: ast.Subscript) -> Hint | None:

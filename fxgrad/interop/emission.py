@@ -18,7 +18,7 @@ from fxgrad.engine.core.avals import Aval, keys_to_jax
 from fxgrad.engine.core.primitive import NO_TANGENT, registry
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import ProgramAttribute, needs_x64, program_property
-from fxgrad.engine.executors.xla import as_varying, emit, run_compiled, x64
+from fxgrad.engine.executors.xla import as_varying, emit, run_compiled, weaken_jax_outputs, x64
 from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import linearize_program
@@ -48,6 +48,13 @@ def apply_in_jax(program: Program, values: Sequence[Any], linear: bool = False) 
             function = _FUNCTION.put(program, fxgrad_program if _is_differentiable_by_jax(program) else _with_rule(
                 program, fxgrad_program))
         return function(*given)
+
+
+def apply_with_own_derivative(program: Program, values: Sequence[Any]) -> list[Any] | None:
+    """Return the outputs of `program` on tracers of jax's; None if jax would differentiate it as fxgrad does."""
+    if _is_differentiable_by_jax(program):
+        return None
+    return weaken_jax_outputs(program.out_avals, apply_in_jax(program, values))
 
 
 _FUNCTION: ProgramAttribute[Callable[..., list[Any]]] = ProgramAttribute("function of jax's")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fxgrad.engine import tree
+from fxgrad.engine import dtypes, tree
 from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.higher_order.solve import linear_solve, root_derivatives, root_p
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -43,7 +44,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[..
     aux: list[TreeDef] = []
 
     def flat(matrix: Callable[..., Sequence[Any]]) -> Callable[[Any], Any]:
-        return lambda x: right.rebuild(matrix(*tree.leaves(x)))
+        return lambda x: right.rebuild(matrix(*_operand("custom_linear_solve", x, right)))
 
     def flat_solver(solver: Callable[..., Any], name: str) -> Callable[..., Sequence[Any]]:
         def apply(matrix: Callable[..., Sequence[Any]], values: Sequence[Any]) -> Sequence[Any]:
@@ -89,6 +90,25 @@ def _same(what: str, result: Any, name: str, like: FlatTree) -> list[Any]:
     return leaves
 
 
+def _operand(what: str, x: Any, like: FlatTree) -> list[Any]:
+    """Return the leaves that a solver gives its linear function, Python's numbers in the dtypes that it takes."""
+    leaves, structure = tree.flatten(x)
+    if structure != like.structure:
+        raise TreeError(at_user_line(
+            f"{what}: a solver calls its linear function with {structure}, where {like.structure} is needed"))
+    operands = []
+    for leaf, aval, path in zip(leaves, like.avals, leaf_paths(structure, "x"), strict=True):
+        given = aval_of(leaf)
+        fits = given.dtype == aval.dtype or (given.weak and (
+            dtypes.is_complex(aval.dtype) or not dtypes.is_complex(given.dtype)))
+        if given.shape != aval.shape or not fits:
+            raise ShapeError(at_user_line(
+                f"{what}: a solver calls its linear function with {given.strong()} at {path}, where {aval.strong()} is "
+                "needed"))
+        operands.append(convert(leaf, aval.dtype) if given.weak else leaf)
+    return operands
+
+
 def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[..., Any],
                 tangent_solve: Callable[..., Any], has_aux: bool = False) -> Any:
     """Return `x = solve(f, initial_guess)` with the derivatives of a root of `f`, by the implicit function theorem.
@@ -125,7 +145,8 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[...
     def tangent_solver(matrix: Derived) -> TracedCall:
         def apply(*tracers: Any) -> Any:
             here, right = tracers[:len(at)], tracers[len(at):]
-            result = tangent_solve(lambda x: guess.rebuild(matrix([*here, *tree.leaves(x)])), guess.rebuild(right))
+            result = tangent_solve(lambda x: guess.rebuild(matrix([*here, *_operand("custom_root", x, guess)])),
+                                   guess.rebuild(right))
             return _same("custom_root", result, function_name(tangent_solve), guess)
         return trace_body("custom_root", tangent_solve, apply, [*at, *at[own:]], guess.names)
 

@@ -9,10 +9,10 @@ from fxgrad import numpy as fnp
 from fxgrad import random
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
+from fxgrad.engine.api.custom_calls import is_traced
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.frontend.operands import axis_of
 from fxgrad.engine.higher_order.custom import bind_straight_through as with_derivative
-from fxgrad.engine.tracing.tape import innermost_for
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
 from fxgrad.nn.exponentials import one_hot, softmax
@@ -27,7 +27,7 @@ __all__ = ["Estimate", "divergence", "gumbel_softmax", "hessian_diag", "laplacia
 
 def _replace_value(value: Any, like: Any) -> Any:
     """Return `value` with the derivative of `like`."""
-    return value if innermost_for((value, like)) is None else with_derivative(value, like)
+    return with_derivative(value, like) if is_traced((value, like)) else value
 
 
 def straight_through(fun: Callable[..., Any], through: Callable[..., Any] | None = None) -> Callable[..., Any]:

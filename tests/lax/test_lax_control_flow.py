@@ -148,6 +148,23 @@ def python_while(going: Any, step: Any, state: Any) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_solvers_call_linear_functions_with_numbers(dtype: Any) -> None:
+    def cube_root(a: Any) -> Any:
+        return lax.custom_root(lambda x: x ** 3 - a, a, lambda f, x: lax.fori_loop(
+            0, 40, lambda _, x: x - f(x) / (3 * x * x), x), lambda g, y: y / g(1.0))
+
+    def divide(a: Any) -> Any:
+        return lax.custom_linear_solve(lambda x: a * x, a * a, lambda g, b: b / g(1), symmetric=True)
+
+    a = dtype(0.7)
+    for transformed in (cube_root, grad(cube_root), grad(grad(cube_root)), divide, grad(divide)):
+        assert transformed(a).dtype == dtype
+        assert jit(transformed)(a).dtype == dtype
+    np.testing.assert_allclose(grad(cube_root)(a), a ** (-2 / 3) / 3, rtol=8 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(grad(divide)(a), 1.0, rtol=8 * np.finfo(dtype).eps)
+
+
 def test_gradient_through_an_adaptive_solver_equals_that_of_the_unrolled_one() -> None:
     rate = np.float64(3.0)
     reference = grad(lambda r: adaptive(r, python_while))(rate)

@@ -92,6 +92,14 @@ CASES: dict[str, tuple[Callable[[], Any], type[FxgradError], str]] = {
         "associative_scan: axis=1, and elems is f64[3]"),
     "solver": (lambda: lax.custom_linear_solve(lambda x: x, X, lambda m, b: b[:2]), errors.ShapeError,
         "custom_linear_solve: function returns f64[2] at output, where f64[3] is needed"),
+    "solver's call": (lambda: lax.custom_linear_solve(lambda x: x, X, lambda m, b: b / m(1.0)), errors.ShapeError,
+        "custom_linear_solve: a solver calls its linear function with f64[] at x, where f64[3] is needed"),
+    "solver's dtype": (lambda: lax.custom_root(lambda x: x * x - 2.0, np.float32(1.0), lambda f, x: x,
+                                               lambda g, y: y / g(np.array(1.0))), errors.ShapeError,
+        "custom_root: a solver calls its linear function with f64[] at x, where f32[] is needed"),
+    "solver's container": (lambda: lax.custom_root(lambda x: x * x - 2.0, 1.0, lambda f, x: x,
+                                                   lambda g, y: y / g([1.0])), errors.TreeError,
+        "custom_root: a solver calls its linear function with PyTreeDef([*]), where PyTreeDef(*) is needed"),
     "no transpose": (lambda: fxgrad.grad(lambda b: fnp.sum(lax.custom_linear_solve(
         lambda x: 2.0 * x, b, lambda m, b: b / 2.0)))(X), errors.LinearityError,
         ("custom_linear_solve: reverse mode solves the transposed system, and there is no transpose_solve. "

@@ -122,6 +122,33 @@ def test_vectors() -> None:
         stats.multivariate_normal.logpdf(rows, mean, np.eye(2))
 
 
+def test_variances_and_defaults_of_vectors_as_scipy() -> None:
+    rows, mean, variances = np.arange(6.0).reshape(2, 3) / 5, np.array([0.1, -0.2, 0.3]), np.array([0.5, 1.5, 0.1])
+    for given in ((), (mean,), (mean, variances), (None, variances), (mean, 0.5), (None, np.diag(variances))):
+        theirs = scipy.stats.multivariate_normal(np.zeros(3) if not given or given[0] is None else mean, *given[1:])
+        for name in ("logpdf", "pdf"):
+            np.testing.assert_allclose(getattr(stats.multivariate_normal, name)(rows, *given),
+                                       getattr(theirs, name)(rows), rtol=1e-12)
+    assert float(stats.multivariate_normal.logpdf(0.5)) == pytest.approx(scipy.stats.norm.logpdf(0.5), rel=1e-12)
+    slope = fxgrad.grad(lambda v: np.sum(stats.multivariate_normal.logpdf(rows, mean, v)))(variances)
+    np.testing.assert_allclose(slope, np.diagonal(fxgrad.grad(
+        lambda m: np.sum(stats.multivariate_normal.logpdf(rows, mean, m)))(np.diag(variances))), rtol=1e-12)
+    assert stats.multivariate_normal.logpdf(np.float32([0.1, 0.2])).dtype == np.float32
+    with pytest.raises(errors.ArgumentError, match=r"^multivariate_normal: allow_singular=True is not supported; leave "
+                                                   r"it out, and add a small multiple of the identity to cov"):
+        stats.multivariate_normal.pdf(rows, mean, np.zeros((3, 3)), allow_singular=True)
+
+
+def test_functions_that_a_distribution_lacks() -> None:
+    with pytest.raises(AttributeError, match=r"^fxgrad\.scipy\.stats\.t has no cdf; it has logpdf, pdf\n  at "):
+        _ = stats.t.cdf
+    with pytest.raises(AttributeError, match=r"has no rvs; it has .*\. Draw samples with a key: fxgrad\.random\.beta\("
+                                             r"fxgrad\.random\.key\(0\), \.\.\.\)"):
+        _ = stats.beta.rvs
+    with pytest.raises(AttributeError, match=r"has no rvs; it has .*\. fxgrad\.random draws samples with a key"):
+        _ = stats.nbinom.rvs
+
+
 def test_vectors_as_scipy() -> None:
     counts, p = np.array([[1, 2, 3], [2, 2, 2], [9, 0, 0]]), np.array([0.2, 0.3, 0.5])
     np.testing.assert_allclose(stats.multinomial.logpmf(counts, 6, p), scipy.stats.multinomial.logpmf(counts, 6, p),

@@ -1,6 +1,6 @@
 """Thirty sparse problems from their published formulas, beside asdex and CasADi.
 
-Timed are pattern, colors, compilation and 100 matrices.
+Timed are pattern, colors, compilation and 100 matrices; un-jitted, nothing is compiled by XLA.
 
 Sources: Moré, Garbow and Hillstrom, "Testing unconstrained optimization software" (1981); Bongartz, Conn, Gould and
 Toint, "CUTE" (1995); Andrei, "An unconstrained optimization test functions collection" (2008); Dolan, Moré and Munson,
@@ -24,6 +24,7 @@ from benchmarks.sparse import asdex
 from benchmarks.workload import Peer, Peers, Ratio, Workload, forget_programs
 
 RUNS = 100
+UNJITTED = "fxgrad, un-jitted"
 
 
 class Problem(NamedTuple):
@@ -332,8 +333,15 @@ def peers_of(kind: str, problem: Problem, small: bool) -> Peers:
     def dense(result: Any) -> Any:
         return result[1].todense() if x.size < 100 else result[1] @ given
 
+    def unjitted() -> Any:
+        matrix = getattr(fxgrad, kind)(lambda x: problem.function(fnp, x), sparse=True)
+        for _ in range(1 if small else RUNS):
+            found = matrix(x)
+        return None, found
+
     peers = {"fxgrad": Peer(repeated(lambda function: fxgrad.jit(getattr(fxgrad, kind)(function, sparse=True)), fnp),
-                            result=dense, prepare=forget)}
+                            result=dense, prepare=forget),
+             UNJITTED: Peer(unjitted, result=dense, prepare=forget)}
     if asdex is not None:
         peers["asdex"] = Peer(repeated(lambda function: jax.jit(getattr(asdex, kind)(function, given)), jnp),
                               result=dense, prepare=forget)
@@ -350,5 +358,6 @@ def peers_of(kind: str, problem: Problem, small: bool) -> Peers:
 
 WORKLOADS = [
     Workload(f"sparse problem: {name}", f"{kind.capitalize()} of {name}, n = {problem.size:,}",
-             functools.partial(peers_of, kind, problem), (Ratio("asdex", 1.0),), wide=True)
+             functools.partial(peers_of, kind, problem),
+             (Ratio("asdex", 1.0), Ratio("CasADi, arrays", 1.0, of=UNJITTED)), wide=True)
     for kind, problems in (("jacobian", EQUATIONS), ("hessian", OBJECTIVES)) for name, problem in problems.items()]

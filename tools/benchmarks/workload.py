@@ -72,21 +72,23 @@ class Bar(Protocol):
 class Ratio:
     """At most `limit` times the time of `peer`, plus the time of `allowance` (another peer) where one is named.
 
-    `plus` are microseconds more, for what a call takes whatever it computes.
+    `plus` are microseconds more, for what a call takes whatever it computes. `of` names what is held to the bar, where
+    fxgrad does the work in several ways.
     """
 
     peer: str
     limit: float
     allowance: str = ""
     plus: float = 0.0
+    of: str = OURS
 
     def judge(self, times: Mapping[str, float], memory: Mapping[str, int]) -> Verdict | None:  # noqa: ARG002
         if self.peer not in times:
             return None
         extra = ((times[self.allowance] if self.allowance else 0.0) + self.plus) / times[self.peer]
-        what = f"time of {self.peer}" + (f" (+ {self.allowance})" if self.allowance else "") + (
-            f" (+ {self.plus:g} µs)" if self.plus else "")
-        return Verdict(what, times[OURS] / times[self.peer], self.limit + extra, "x")
+        what = ("" if self.of == OURS else f"{self.of}: ") + f"time of {self.peer}" + (
+            f" (+ {self.allowance})" if self.allowance else "") + (f" (+ {self.plus:g} µs)" if self.plus else "")
+        return Verdict(what, times[self.of] / times[self.peer], self.limit + extra, "x")
 
 
 @dataclass(frozen=True)

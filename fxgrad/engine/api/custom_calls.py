@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fxgrad.engine import tree
+from fxgrad.engine.executors.xla import is_jax_tracer
 from fxgrad.engine.frontend.flat import (
     TracedCall,
     check_leaf,
@@ -74,8 +75,13 @@ class CustomCall:
         self.args = tuple(self.arguments(self.leaves))
 
     def is_recorded(self) -> bool:
-        """Return whether a running transformation traces any of the arguments."""
-        return innermost_for(self.leaves) is not None
+        """Return whether a running transformation, or jax, traces any of the arguments."""
+        return is_traced(self.leaves)
+
+
+def is_traced(values: Sequence[Any]) -> bool:
+    """Return whether a running transformation traces any of these values, or a trace of jax's own does."""
+    return innermost_for(values) is not None or any(map(is_jax_tracer, values))
 
 
 _NONE: frozenset[int] = frozenset()

@@ -79,6 +79,7 @@ from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.api.switches import is_jit_disabled, switched
 from fxgrad.engine.config import default_float
 from fxgrad.engine.core.avals import Aval, to_numpy
+from fxgrad.engine.core.faces import face
 from fxgrad.engine.core.program_properties import (
     ProgramAttribute,
     calls_user_code,
@@ -238,6 +239,11 @@ class JittedFunction:
 
         Without `with_flag` checks call Python.
         """
+        if any(map(is_jax_tracer, tree.leaves((args, kwargs)))):
+            inner, inputs = self._trace_in_transformation(args, kwargs)
+            outputs = face("in_jax")(inner.program, inputs)
+            if outputs is not None:
+                return tree.unflatten(inner.out_tree, outputs)
         while True:
             executables = self._current_executables()
             if need is Need.CONVERTED_KEYS:  # PREPARE

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.arguments import static_positions, transformation
+from fxgrad.engine.api.custom_calls import is_traced
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Equation, Program, Source, Variable
 from fxgrad.engine.frontend.flat import (
@@ -24,7 +25,7 @@ from fxgrad.engine.ops import arithmetic
 from fxgrad.engine.ops.moving import move_p
 from fxgrad.engine.rematerialization.operation import within_budget_p
 from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
+from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transforms.residuals import KeptVariable, residuals
@@ -40,7 +41,7 @@ def stop_gradient(x: Any) -> Any:
     >>> float(fxgrad.grad(lambda x: x * fxgrad.stop_gradient(x))(3.0))
     3.0
     """
-    return tree.map(lambda leaf: arithmetic.stop_gradient(leaf) if type(leaf) is Tracer else leaf, x)
+    return tree.map(lambda leaf: arithmetic.stop_gradient(leaf) if is_traced((leaf,)) else leaf, x)
 
 
 def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Callable[..., Any] | None = None,
@@ -92,7 +93,7 @@ def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Cal
         moving = [position for position in range(len(args)) if position not in static]
         dynamic = [args[position] for position in moving]
         leaves, structure = tree.flatten((dynamic, kwargs))
-        if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
+        if any(leaf_aval(leaf) is None for leaf in leaves) or not is_traced(leaves):
             return fun(*args, **kwargs, **kept)
 
         def call(*tracers: Any) -> Any:

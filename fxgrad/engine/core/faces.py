@@ -1,4 +1,4 @@
-"""Functions that higher layers define, by name: methods of `Program` to show, edit, store and ship, and `wrt`.
+"""Functions that higher layers define, by name: methods of `Program` to show, edit, store and ship, `wrt`, and jax's.
 
 They are imported at the first call.
 
@@ -18,13 +18,14 @@ FACES = {
     "difference": "fxgrad.text.difference:difference",
     "edit": "fxgrad.tools.editing.editor:Editor",
     "html": "fxgrad.text.html:program_html",
+    "in_jax": "fxgrad.interop.emission:apply_with_own_derivative",
     "pickled": "fxgrad.text.pickled:reduce_program",
     "python": "fxgrad.shipping.python.writer:python_text",
     "rich": "fxgrad.text.display:render_fitted",
     "text": "fxgrad.text.text_writer:program_text",
     "with_respect_to": "fxgrad.tools.inside.capturing:with_respect_to",
 }
-"""Functions as `module:function`; for each but the last `Program` has a method, and is its first argument."""
+"""Functions as `module:function`, whose first argument is a program; `Program` has most of them as methods."""
 _loaded: dict[str, Callable[..., Any]] = {}
 
 

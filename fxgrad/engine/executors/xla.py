@@ -17,6 +17,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, keys_to_jax, vma_of_jax
 from fxgrad.engine.core.cache_keys import cache_key, param_key
+from fxgrad.engine.core.faces import face
 from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Equation, Program, Variable, subprograms
 from fxgrad.engine.core.program_properties import (
@@ -357,6 +358,9 @@ def _compile_emission(emission: explicit.Emission, on_meshes: bool, guards: list
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """Run a program on concrete values, at least one of them a jax array; the results are jax arrays."""
+    found = _in_jax(program, inputs)
+    if found is not None:
+        return found
     with x64(needs_x64(program)):
         return run_compiled(program,
                             [cast_to_var(value, var) for value, var in zip(inputs, program.inputs, strict=True)])
@@ -375,6 +379,10 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     """Compute one primitive on concrete values, at least one of them a jax array."""
     avals = [aval_of(arg) for arg in args]
     out_avals = infer_types(primitive, avals, params)
+    if any(map(is_jax_tracer, args)):
+        found = _in_jax(_program_of(primitive, avals, params, out_avals), args)
+        if found is not None:
+            return found
     held = subprograms(primitive, params)
     wide = any(dtypes.is_64bit(aval.dtype) for aval in (*avals, *out_avals)) or any(
         map(needs_x64, held))
@@ -395,6 +403,14 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
             return function(*values)
         outputs: list[Any] = lowering_for(primitive, values)(lax, *values, **params)
         return weaken_jax_outputs(out_avals, outputs)
+
+
+def _in_jax(program: Program, inputs: Sequence[Any]) -> list[Any] | None:
+    """Return the outputs in a trace of jax's that would not differentiate `program` as fxgrad does; else None."""
+    if any(map(is_jax_tracer, inputs)):
+        found: list[Any] | None = face("in_jax")(program, inputs)
+        return found
+    return None
 
 
 def _program_of(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any],

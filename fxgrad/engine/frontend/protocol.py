@@ -1,8 +1,12 @@
-"""NumPy's own functions on traced arrays: `np.sin(x)` and `np.sum(x)` dispatch to the functions here."""
+"""NumPy's own functions on traced arrays: `np.sin(x)` and `np.sum(x)` dispatch to the functions here.
+
+So do the ufuncs of `scipy.special`, to those of `fxgrad.scipy.special`.
+"""
 
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -42,9 +46,9 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
         plain = _plain.get(ufunc)
         if plain is not None:
             return plain(*inputs)
-    function = _ufuncs.get(ufunc)
+    function = _ufuncs.get(ufunc) or _special_function(ufunc)
     if function is None:
-        raise _unsupported(ufunc.__name__, method)
+        raise _unsupported(_ufunc_text(ufunc), method)
     out = options.pop("out", None)
     if out is not None and any(array is not None for array in out):
         raise out_error(ufunc.__name__, out[0])
@@ -58,10 +62,19 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
         options.setdefault("axis", 0)
         return _accumulations[ufunc](*inputs, **options)
     if method not in ("reduce", "outer") or not isinstance(function, Elementwise):
-        raise _unsupported(ufunc.__name__, method)
+        raise _unsupported(_ufunc_text(ufunc), method)
     if options.get("where") is True:
         del options["where"]
     return getattr(function, method)(*inputs, **options)
+
+
+def _special_function(ufunc: Any) -> Function | None:
+    """Return the function for a ufunc of scipy.special, and enter it in the tables; None if there is none."""
+    theirs, ours = sys.modules.get("scipy.special"), sys.modules["fxgrad"].scipy.special
+    for name in ours.__all__ if theirs is not None else ():
+        if getattr(theirs, name, None) is ufunc:
+            _ufuncs[ufunc] = _plain[ufunc] = getattr(ours, name)
+    return _ufuncs.get(ufunc)
 
 
 def function_of(ufunc: Any) -> Function | None:
@@ -76,7 +89,8 @@ _CONSTRUCTORS: frozenset[Any] = frozenset(
 
 def is_recorded(function: Any) -> bool:
     """Return whether a function of NumPy's is recorded on traced arrays, or makes arrays of what it is given."""
-    return function in _ufuncs or function in _functions or function in _CONSTRUCTORS
+    return function in _ufuncs or function in _functions or function in _CONSTRUCTORS or (
+        isinstance(function, np.ufunc) and _special_function(function) is not None)
 
 
 def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -85,7 +99,7 @@ def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], opti
     if own is None:
         if function.__name__ in CHANGING_FUNCTIONS and function.__module__ == "numpy":
             raise function_error(function.__name__, args, options)
-        raise _unsupported(_function_text(function))
+        raise _unsupported(f"np.{_function_text(function)}")
     if options:
         if options.get("out") is not None:
             raise option_error(_function_text(function), options["out"], "out")
@@ -100,15 +114,24 @@ def _function_text(function: Any) -> str:
     return f"{module}.{function.__name__}" if module else str(function.__name__)
 
 
-def _unsupported(name: str, method: str = "__call__") -> UnsupportedError:
-    called = f"np.{name}" if method == "__call__" else f"np.{name}.{method}"
-    supported = {_function_text(function) for function in (*_functions, *_ufuncs)}
+def _ufunc_text(ufunc: Any) -> str:
+    special = getattr(sys.modules.get("scipy.special"), ufunc.__name__, None) is ufunc
+    return f"{'scipy.special' if special else 'np'}.{ufunc.__name__}"
+
+
+def _unsupported(called: str, method: str = "__call__") -> UnsupportedError:
     found = conversion_hint()
     if found is not None:
         return UnsupportedError(at_user_line(f"{found.done} is not supported for traced arrays. {found.instead}"))
-    near = difflib.get_close_matches(name, supported, 3, 0.5)
-    hint = f". The nearest that is: {', '.join(f'np.{each}' for each in near)}" if near else \
-        "; fxgrad.numpy lists what is"
+    own, prefix, supported = "numpy", "np.", {_function_text(function) for function in (*_functions, *_ufuncs)}
+    if called.startswith("scipy.special."):
+        own, prefix = "scipy.special", "scipy.special."
+        supported = {*sys.modules["fxgrad"].scipy.special.__all__}
+    if method != "__call__":
+        called += f".{method}"
+    near = difflib.get_close_matches(called.removeprefix(prefix), supported, 3, 0.5)
+    hint = f". The nearest that is: {', '.join(prefix + each for each in near)}" if near else (
+        f"; fxgrad.{own} lists what is")
     return UnsupportedError(at_user_line(f"{called} is not supported for traced arrays{hint}"))
 
 

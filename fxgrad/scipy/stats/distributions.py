@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import inexact_operands
 from fxgrad.engine.frontend.value_calls import replay_on_values
 from fxgrad.engine.pickling import import_object
+from fxgrad.engine.user_lines import at_user_line
 
 Formula = Callable[..., Any]
 
@@ -28,6 +30,15 @@ class Distribution:
         self.__name__, self.functions = name, tuple(functions)
         for each, function in functions.items():
             setattr(self, each, function)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        has = f"fxgrad.scipy.stats.{self.__name__} has no {name}; it has {', '.join(self.functions)}"
+        if name == "rvs":
+            has += f". Draw samples with a key: fxgrad.random.{self.__name__}(fxgrad.random.key(0), ...)" if (
+                hasattr(sys.modules["fxgrad"].random, self.__name__)) else ". fxgrad.random draws samples with a key"
+        raise AttributeError(at_user_line(has), name=name, obj=self)
 
     def add(self, name: str, function: Callable[..., Any]) -> None:
         """Give it one more function."""

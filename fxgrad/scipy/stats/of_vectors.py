@@ -9,7 +9,7 @@ from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import inexact_operands
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import ShapeError
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.scipy.linalg import solve_triangular
 from fxgrad.scipy.special import gammaln, xlogy
 from fxgrad.scipy.stats.distributions import Distribution
@@ -46,25 +46,33 @@ def _multinomial(x: Any, n: Any, p: Any) -> Any:
     return fnp.where(fnp.equal(total, n) | fnp.isnan(total), mass, -math.inf)
 
 
-def _multivariate_normal(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
+def _multivariate_normal(x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool | None = None) -> Any:
     """Return the logarithm of the density at `x`; the last axis of `x` and `mean` is that of the vector.
 
-    `cov` is a matrix, or a number or vector, the variance of each part.
+    `mean` is zero where it is None. `cov` is a matrix, or a number or a vector, the variance of each part. Raises
+    `ShapeError` for a `cov` of another shape, `ArgumentError` where singular matrices shall be allowed.
     """
-    if allow_singular is not None:
-        raise ShapeError(at_user_line("multivariate_normal: allow_singular is not supported; leave it out"))
+    if allow_singular:
+        raise ArgumentError(at_user_line(
+            "multivariate_normal: allow_singular=True is not supported; leave it out, and add a small multiple of the "
+            "identity to cov"))
+    x, cov = inexact_operands(x, cov)
+    if mean is None:
+        mean = fnp.zeros(aval_of(x).shape[-1:], aval_of(x).dtype)
     x, mean, cov = inexact_operands(x, mean, cov)
     mean_shape, cov_shape = aval_of(mean).shape, aval_of(cov).shape
     if not mean_shape:
         return -0.5 * fnp.square(x - mean) / cov - 0.5 * (LOG_2PI + fnp.log(cov))
     size = mean_shape[-1]
-    if not cov_shape:
+    if cov_shape in ((), (size,)):
         residual = x - mean
-        return -0.5 * fnp.sum(fnp.square(residual), axis=-1) / cov - 0.5 * size * (LOG_2PI + fnp.log(cov))
+        if not cov_shape:
+            return -0.5 * fnp.sum(fnp.square(residual), axis=-1) / cov - 0.5 * size * (LOG_2PI + fnp.log(cov))
+        return -0.5 * fnp.sum(fnp.square(residual) / cov, axis=-1) - 0.5 * size * LOG_2PI - 0.5 * fnp.sum(fnp.log(cov))
     if len(cov_shape) < 2 or cov_shape[-2:] != (size, size):
         raise ShapeError(at_user_line(
-            f"multivariate_normal: cov of shape {cov_shape} for a mean of shape {mean_shape}; a number, or "
-            f"({size}, {size}) is needed"))
+            f"multivariate_normal: cov of shape {cov_shape} for a mean of shape {mean_shape}; a number, "
+            f"({size},) or ({size}, {size}) is needed"))
     factor = fnp.linalg.cholesky(cov)
     residual = x - mean
     rank = len(aval_of(residual).shape) - 1
@@ -84,7 +92,9 @@ dirichlet = Distribution("dirichlet", {
 multinomial = Distribution("multinomial", {
     "logpmf": _multinomial, "pmf": lambda x, n, p: fnp.exp(_multinomial(x, n, p))})
 multivariate_normal = Distribution("multivariate_normal", {
-    "logpdf": _multivariate_normal, "pdf": lambda x, mean, cov: fnp.exp(_multivariate_normal(x, mean, cov))})
+    "logpdf": _multivariate_normal,
+    "pdf": lambda x, mean=None, cov=1.0, allow_singular=None: fnp.exp(
+        _multivariate_normal(x, mean, cov, allow_singular))})
 
 
 def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Any:

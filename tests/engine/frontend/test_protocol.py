@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -140,6 +141,66 @@ def test_unsupported(function: Any, text: str) -> None:
     message, _, line = str(caught.value).partition("\n  at ")
     assert message.startswith(text)
     assert line.startswith("test_protocol.py:")
+
+
+SPECIAL = {"betainc": (0.5, 1.5), "betaln": (1.5,), "beta": (1.5,), "boxcox": (0.5,), "boxcox1p": (0.5,), "expn": (2,),
+           "gammainc": (1.5,), "gammaincc": (1.5,), "hyp1f1": (1.0, 2.0), "hyp2f1": (1.0, 2.0, 3.0), "poch": (2.0,),
+           "kl_div": (0.5,), "rel_entr": (0.5,), "owens_t": (0.5,), "xlog1py": (0.5,), "xlogy": (0.5,)}
+
+
+def special_ufuncs() -> list[str]:
+    return [name for name in fxgrad.scipy.special.__all__ if isinstance(getattr(scipy.special, name, None), np.ufunc)]
+
+
+@pytest.mark.parametrize("name", special_ufuncs())
+def test_ufuncs_of_scipy_are_recorded(name: str) -> None:
+    given = SPECIAL.get(name, ())
+    place = 0 if name in ("boxcox", "boxcox1p", "hyp1f1", "hyp2f1", "owens_t", "poch") else len(given)
+
+    def call(module: Any, x: Any) -> Any:
+        found = getattr(module, name)(*given[:place], x, *given[place:])
+        return found[0] if isinstance(found, tuple) else found
+
+    x = np.array([0.3, 0.4])
+    theirs = fxgrad.make_program(lambda x: call(scipy.special, x))(x)
+    assert [each.primitive for each in theirs.equations] == [
+        each.primitive for each in fxgrad.make_program(lambda x: call(fxgrad.scipy.special, x))(x).equations]
+    np.testing.assert_allclose(theirs(x), call(scipy.special, x), rtol=1e-12)
+    np.testing.assert_array_equal(fxgrad.vmap(lambda x: call(scipy.special, x))(x), theirs(x))
+
+
+def test_ufuncs_of_scipy_beside_arrays_and_in_compiled_control_flow() -> None:
+    slopes = fxgrad.grad(lambda x: np.sum(scipy.special.xlogy(np.arange(3.0), x) + scipy.special.psi(x)))(
+        np.full(3, 2.0))
+    np.testing.assert_allclose(slopes, np.arange(3.0) / 2.0 + np.pi ** 2 / 6 - 1, rtol=1e-12)
+
+    def steps(x: Any) -> Any:
+        while x < 2.0:
+            x = x + scipy.special.expit(x)
+        return x
+
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.python_control_flow(steps))(0.5), steps(0.5), rtol=1e-6)
+
+
+def test_missing_ufuncs_of_scipy_are_named_as_such() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        fxgrad.grad(lambda x: scipy.special.jv(1, x))(S)
+    message, _, line = str(caught.value).partition("\n  at ")
+    assert message == (
+        "scipy.special.jv(1, x) is not supported for traced arrays. fxgrad.scipy has no function of this name. If jax "
+        "has one, write fxgrad.from_jax(f)(x)")
+    assert line.startswith("test_protocol.py:")
+
+
+def test_missing_ufuncs_of_scipy_in_code_without_source() -> None:
+    given = {"special": scipy.special}
+    exec("def f(x): return special.jv(1, x)\ndef g(x): return special.betainccinv(x, x, x)", given)
+    for name, text in (
+            ("f", "scipy.special.jv is not supported for traced arrays; fxgrad.scipy.special lists what is"),
+            ("g", "scipy.special.betainccinv is not supported for traced arrays. The nearest that is: scipy.special.")):
+        with pytest.raises(UnsupportedError) as caught:
+            fxgrad.grad(given[name])(S)
+        assert str(caught.value).startswith(text)
 
 
 def test_the_nearest_name_is_given() -> None:
