@@ -224,3 +224,17 @@ def test_dtype_holds_the_digits_of_integers() -> None:
         for found in (function(fnp, fnp.asarray(x)), fxgrad.jit(functools.partial(function, fnp))(x)):
             assert found.dtype == expected.dtype
             np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_integers_beside_distances_in_float64_keep_their_digits() -> None:
+    y, x = np.array([2 ** 24 + 1, 2 ** 24 + 1, 2 ** 24 + 4], np.int32), np.array([1.0, 2.0, 3.0])
+    several: list[Callable[[Any, Any, Any], Any]] = [
+        lambda xp, y, x: xp.trapezoid(y, x), lambda xp, y, x: xp.trapezoid(y, dx=x[2]),
+        lambda xp, y, x: xp.gradient(y, x), lambda xp, y, x: xp.gradient(y, x[1]),
+        lambda xp, y, x: xp.interp(x + 0.5, x, y), lambda xp, y, x: xp.interp(x, y[[1, 0, 2]] - y[0], y)]
+    for function in several:
+        expected = function(np, y, x)
+        for found in (function(fnp, *map(fnp.asarray, (y, x))), fxgrad.jit(functools.partial(function, fnp))(y, x)):
+            assert found.dtype == np.float64
+            np.testing.assert_allclose(found, expected, rtol=1e-14)
+    assert fnp.trapezoid(fnp.asarray(y), dx=0.5).dtype == np.float32
