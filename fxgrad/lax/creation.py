@@ -11,7 +11,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import struct_aval
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.flat import as_struct
-from fxgrad.engine.frontend.operands import as_integer, constant_array
+from fxgrad.engine.frontend.operands import as_integer, constant_array, is_concrete
 from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.frontend.strict import as_integers, as_sizes, check_operands, refuse_options, require_array
 from fxgrad.engine.ops import creation
@@ -63,7 +63,9 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: 
     if type(fill_value) is complex and not dtypes.is_complex(wanted):
         raise DTypeError(at_user_line(f"full: fill_value={fill_value!r} is no number of {wanted.name}; give a complex "
                                       "dtype, or fill_value.real"))
-    return broadcast_to(convert(value, wanted), as_sizes("full", shape))
+    value, sizes = convert(value, wanted), as_sizes("full", shape)
+    # A NumPy scalar of float64 is weak, and so would be its repetition.
+    return constant_array(sizes, value, wanted) if is_concrete(value) else broadcast_to(value, sizes)
 
 
 def _default(dtype: DType) -> DType:
@@ -85,7 +87,8 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Sequence[int] |
     """
     refuse_options("full_like", sharding=sharding)
     aval = struct_aval(as_struct(x)) or aval_of(x)
-    return full(aval.shape if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype)
+    result = full(aval.shape if shape is None else shape, fill_value, aval.dtype if dtype is None else dtype)
+    return convert(result, aval.dtype, weak=True) if aval.weak and dtype is None else result
 
 
 def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:

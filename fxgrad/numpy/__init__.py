@@ -181,8 +181,8 @@ _protocol.install({name: getattr(fft, name) for name in fft.__all__}, np_module=
 
 # These make arrays, or return their arguments, by other means than primitives.
 for _name in ("arange", "array", "asarray", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "copy",
-              "diff", "digitize", "empty", "empty_like", "eye", "flatnonzero", "full", "full_like", "geomspace",
-              "identity", "linspace", "logspace", "ones", "ones_like", "searchsorted", "tri", "zeros", "zeros_like"):
+              "diff", "digitize", "empty", "eye", "flatnonzero", "full", "geomspace", "identity", "linspace",
+              "logspace", "ones", "searchsorted", "tri", "zeros"):
     globals()[_name] = _making(globals()[_name])
 
 _replay(globals(), "fxgrad.numpy", (

@@ -243,7 +243,7 @@ def _copysign(x: Any, y: Any) -> Any:
 
 def _heaviside(x: Any, y: Any) -> Any:
     refuse_complex("heaviside", x)
-    step = convert(gt(x, 0.0), aval_of(x).dtype)
+    step = convert(gt(x, 0.0), aval_of(x).dtype, aval_of(x).weak)
     return where(eq(x, 0.0), y, where(ne(x, x), x, step))
 
 

@@ -249,7 +249,9 @@ def _real(x: Any) -> Any:
 def _imag(x: Any) -> Any:
     x = as_array_operand(x)
     aval = aval_of(x)
-    return parts.imag(x) if dtypes.is_complex(aval.dtype) else constant_array(aval.shape, 0, aval.dtype)
+    if dtypes.is_complex(aval.dtype):
+        return parts.imag(x)
+    return convert(constant_array(aval.shape, 0, aval.dtype), aval.dtype, aval.weak)
 
 
 def _conj(x: Any) -> Any:

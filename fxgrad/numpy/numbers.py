@@ -95,9 +95,11 @@ def _gcd(x1: Any, x2: Any) -> Any:
     x, y = (broadcast_to(value, shape) for value in (x, y))
     aval = Aval(shape, aval_of(x).dtype)
     goes_on, step = _euclid(aval)
+    weak = aval_of(x).weak and aval_of(y).weak
     result = bind_while(goes_on, [], step, [], [_strong(x), _strong(y)])[0]
     # The absolute value of the least integer is negative itself.
-    return parts.abs(result) if dtypes.kind_of(aval.dtype) == "i" else result
+    result = parts.abs(result) if dtypes.kind_of(aval.dtype) == "i" else result
+    return convert(result, aval.dtype, weak=True) if weak else result
 
 
 def _strong(x: Any) -> Any:

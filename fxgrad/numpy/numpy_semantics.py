@@ -22,7 +22,7 @@ from fxgrad.engine.ops.parts import imag, real
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.numpy.alike import zeros_like
+from fxgrad.numpy.alike import empty_like, full_like, ones_like, zeros_like
 from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.calculus import convolve, correlate, diff, gradient
 from fxgrad.numpy.creation import meshgrid
@@ -52,15 +52,15 @@ from fxgrad.numpy.statistics import nanprod, nansum
 Function = Callable[..., Any]
 
 
-def as_numpy_adds(function: Function) -> Function:
-    """Return our sum or product, with NumPy's default dtype."""
+def _with_default_dtype(function: Function, dtype_for: Callable[[Any], Any] = wide_dtype) -> Function:
+    """Return our sum or product, or another function of an array, with NumPy's default dtype (None: ours)."""
     place = [*inspect.signature(function).parameters].index("dtype")
 
     @functools.wraps(function)
     def widened(a: Any, *args: Any, **options: Any) -> Any:
         given = args[place - 1] if len(args) >= place else options.get("dtype")
         if given is None:
-            dtype = wide_dtype(a)
+            dtype = dtype_for(a)
             if dtype is not None:
                 args = (*args[:place - 1], dtype, *args[place:]) if len(args) >= place else args
                 options = options if len(args) >= place else {**options, "dtype": dtype}
@@ -68,7 +68,7 @@ def as_numpy_adds(function: Function) -> Function:
     return widened
 
 
-WIDENED: dict[str, Function] = {function.__name__: as_numpy_adds(function) for function in (
+WIDENED: dict[str, Function] = {function.__name__: _with_default_dtype(function) for function in (
     sum, prod, cumsum, cumprod, nansum, nanprod, nancumsum, nancumprod, cumulative_sum, cumulative_prod, trace)}
 """Functions of NumPy's, and methods of arrays, by name."""
 
@@ -199,6 +199,8 @@ def _tuple_of(function: Function) -> Function:
 
 
 FUNCTIONS: dict[str, Function] = WIDENED | {
+    **{function.__name__: _with_default_dtype(function, lambda a: aval_of(a).dtype) for function in (
+        zeros_like, ones_like, full_like, empty_like)},  # NumPy's arrays like numbers are strong
     "diff": _diff, "vander": _vander, "histogram": _histogram, "histogramdd": _histogramdd,
     "histogram2d": _histogram2d, "reciprocal": _reciprocal, "polyder": _polyder,
     "sort": _sort, "argsort": _argsort, "lexsort": _lexsort, "sort_complex": _sort_complex, "partition": _partition,

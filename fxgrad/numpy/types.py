@@ -114,12 +114,12 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Return whether the dtype of an array is complex.
+    """Return whether the dtype of an array is complex; `x` may also be a dtype itself, such as `fnp.float32`.
 
-    >>> iscomplexobj([1j]), iscomplexobj(1.0)
-    (True, False)
+    >>> iscomplexobj([1j]), iscomplexobj(1.0), iscomplexobj(np.complex64)
+    (True, False, True)
     """
-    return dtypes.is_complex(_dtype(as_array_operand(x)))
+    return dtypes.is_complex(_dtype(x))
 
 
 def isrealobj(x: Any) -> bool:

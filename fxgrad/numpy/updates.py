@@ -181,7 +181,7 @@ def apply_update(x: Any, index: Any, combine: str, values: Any, *, mode: str | N
     if not wrap_negative_indices:
         index = without_negatives("x[...]", index, mode)
     # A mask of unknown value can still select where one number is written.
-    if (type(index) is Tracer and index.shape and index.dtype == np.bool_ and index.tape.values is None
+    if (type(index) is Tracer and index.shape and index.dtype == np.bool_ and index.tape.concrete_value(index) is None
             and not shape_of(operand(values))):
         shape = shape_of(x)
         if shape_of(index) != shape[:index.ndim]:

@@ -17,6 +17,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.analyses.refinements import refine
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal
+from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import definitions, memoize
 from fxgrad.engine.core.regions import Region
@@ -38,6 +39,7 @@ from fxgrad.engine.ops import (
     structural,
     trigonometric,
 )
+from fxgrad.engine.ops.pointwise import acts_on_each
 
 INFINITE = math.inf
 _MOST_TURNS = 2 ** 56
@@ -167,10 +169,35 @@ def outputs_of(equation: Equation, inputs: Sequence[Interval], program: Program 
     rule = interval_rules.of(equation.primitive)
     if rule is not None and all(dtypes.kind_of(atom.aval.dtype) in "biuf"
                                 for atom in (*equation.inputs, *equation.outputs)):
-        return rule(equation, inputs)
+        found = rule(equation, inputs)
+        if program is not None and equation.primitive is structural.reduce_sum_p and _is_above_one(equation, program):
+            return [each._replace(low=max(each.low, 0.9), high=max(each.high, 0.9)) for each in found]
+        return found
     if equation.regions:
         return _through_regions(equation, inputs, program, known)
     return [any_value(var.aval) for var in equation.outputs]
+
+
+def _is_above_one(equation: Equation, program: Program) -> bool:
+    """Return whether an operation sums exp(x - max(x)), of which the greatest is 1, or a NaN."""
+    made, axes = definitions(program), equation.params["axes"]
+
+    def definition(atom: Atom, primitive: Primitive) -> Equation | None:
+        found = made.get(atom) if isinstance(atom, Variable) else None
+        return found if found is not None and found.primitive is primitive else None
+    power = definition(equation.inputs[0], exponential.exp_p)
+    difference = definition(power.inputs[0], arithmetic.sub_p) if power is not None else None
+    if difference is None or not axes:
+        return False
+    x, most = difference.inputs
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(x.aval.shape))
+    if most.aval.shape != kept and (most.aval.shape or len(axes) != len(kept)):
+        return False
+    while isinstance(most, Variable) and (moved := made.get(most)) is not None and moved.primitive in (
+            structural.reshape_p, structural.broadcast_to_p, arithmetic.stop_gradient_p):
+        most = moved.inputs[0]
+    extreme = definition(most, reductions.reduce_max_p)
+    return extreme is not None and extreme.inputs[0] is x and tuple(extreme.params["axes"]) == tuple(axes)
 
 
 def _where(program: Program, condition: Atom, number: int, atom: Atom, known: Intervals) -> Interval:
@@ -178,7 +205,39 @@ def _where(program: Program, condition: Atom, number: int, atom: Atom, known: In
     interval, = operands_of([atom], known)
     if not isinstance(atom, Variable) or condition.aval.dtype != dtypes.bool_:
         return interval
-    return _refined(program, condition, number == 1, known).get(atom, interval)
+    narrower = _refined(program, condition, number == 1, known)
+    return _computed_again(program, atom, narrower, known, {}) if narrower else interval
+
+
+_MOST_AGAIN = 32
+"""How many operations are computed again for a choice, at most."""
+
+
+def _computed_again(program: Program, atom: Atom, narrower: Intervals, known: Intervals, done: dict[Atom, Interval],
+                    ) -> Interval:
+    """Return the interval of an atom at elements where some variables have `narrower` intervals.
+
+    Operations on each element are computed again: elements of their results are made of those at the same place.
+    """
+    interval, = operands_of([atom], known)
+    if atom in narrower:
+        return _common(interval, narrower[atom])
+    equation = definitions(program).get(atom) if isinstance(atom, Variable) else None
+    if not isinstance(atom, Variable) or equation is None or atom in done or len(done) >= _MOST_AGAIN or (
+            not acts_on_each.of(equation.primitive)):
+        return done.get(atom, interval)
+    done[atom] = interval
+    before = operands_of(equation.inputs, known)
+    given = [_computed_again(program, each, narrower, known, done) for each in equation.inputs]
+    if given != before:
+        done[atom] = _common(interval, outputs_of(equation, given)[equation.outputs.index(atom)])
+    return done[atom]
+
+
+def _common(one: Interval, other: Interval) -> Interval:
+    """Return the interval of what lies in both; `other` of code that does not run."""
+    low, high = max(one.low, other.low), min(one.high, other.high)
+    return Interval(low, high, one.nan and other.nan, one.zero and other.zero) if low <= high else other
 
 
 def _refined(program: Program, condition: Atom, holds: bool, known: Intervals) -> dict[Atom, Interval]:
@@ -419,11 +478,16 @@ def negate(x: Interval) -> Interval:
     return Interval(-x.high, -x.low, x.nan, x.zero)
 
 
-def multiply_exactly(x: Interval, y: Interval) -> Interval:
-    """Return the interval of exact products."""
+def multiply_exactly(x: Interval, y: Interval, least: float = 0.0) -> Interval:
+    """Return the interval of exact products; numbers below `least` may be taken for 0."""
     ends = [_product(a, b) for a in x[:2] for b in y[:2]]
-    nan = x.nan or y.nan or (0 in x and not y.is_finite) or (0 in y and not x.is_finite)
+    nan = x.nan or y.nan or (_may_be_zero(x, least) and not y.is_finite) or (
+        _may_be_zero(y, least) and not x.is_finite)
     return Interval(min(ends), max(ends), nan)
+
+
+def _may_be_zero(x: Interval, least: float) -> bool:
+    return x.zero and (x.spans_zero or min(abs(x.low), abs(x.high)) < least)
 
 
 def exact_result(equation: Equation, inputs: Sequence[Interval]) -> Interval | None:
@@ -434,7 +498,8 @@ def exact_result(equation: Equation, inputs: Sequence[Interval]) -> Interval | N
     if primitive is arithmetic.sub_p:
         return add_exactly(inputs[0], negate(inputs[1]))
     if primitive is arithmetic.mul_p:
-        return _square(inputs[0]) if equation.inputs[0] is equation.inputs[1] else multiply_exactly(*inputs)
+        return _square(inputs[0]) if equation.inputs[0] is equation.inputs[1] else multiply_exactly(
+            inputs[0], inputs[1], _least(equation.outputs[0].aval))
     if primitive is arithmetic.neg_p:
         return negate(inputs[0])
     if primitive is structural.reduce_sum_p:
@@ -493,8 +558,16 @@ def _dot(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     (contracted, _), _ = equation.params["dimension_numbers"]
     shape = equation.inputs[0].aval.shape
     count = math.prod(shape[axis] for axis in contracted)
-    exact = _times(multiply_exactly(*inputs), count)
+    exact = _times(_square(inputs[0]) if _is_square_sum(equation) else multiply_exactly(
+        inputs[0], inputs[1], _least(equation.outputs[0].aval)), count)
     return [_sum_of(exact, equation.outputs[0].aval, count)]
+
+
+def _is_square_sum(equation: Equation) -> bool:
+    """Return whether a product sums the squares of one array: each element meets itself."""
+    (of_first, of_second), (batch, of_batch) = equation.params["dimension_numbers"]
+    return equation.inputs[0] is equation.inputs[1] and tuple(of_first) == tuple(of_second) and (
+        tuple(batch) == tuple(of_batch)) and len(of_first) + len(batch) == len(equation.inputs[0].aval.shape)
 
 
 @interval_rules.register(arithmetic.div_p)
@@ -623,6 +696,15 @@ def _power(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     if exponent % 2 == 0:
         ends = 0.0 if x.spans_zero else min(ends), max(ends)
     return [_rounded(Interval(min(ends), max(ends), x.nan), aval, exponent)]
+
+
+@interval_rules.register(exponential.pow_p)
+def _real_power(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, y = inputs
+    aval = equation.outputs[0].aval
+    if not dtypes.is_floating(aval.dtype) or x.low < 0 or (0 in x and y.low < 0):  # -0.0 to the power -1 is -inf
+        return [any_value(aval)]
+    return [Interval(0.0, INFINITE, x.nan or y.nan)]
 
 
 @interval_rules.register(arithmetic.rem_p)

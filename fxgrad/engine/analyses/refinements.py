@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal
@@ -11,7 +14,7 @@ from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import definitions
 from fxgrad.engine.core.regions import Region
-from fxgrad.engine.ops import comparison, reductions, structural
+from fxgrad.engine.ops import arithmetic, comparison, parts, reductions, structural
 
 if TYPE_CHECKING:
     from fxgrad.engine.analyses.intervals import Interval
@@ -40,18 +43,40 @@ def refine(program: Program, condition: Atom, holds: bool, known: Mapping[Atom, 
         primitive, inputs = equation.primitive, equation.inputs
         if primitive in _NEGATED:
             _compare(primitive, expected, inputs, known, found)
+            for operand in inputs:
+                _narrow_operand(operand, made, known, found)
         elif equation.regions:
             todo += _in_regions(equation, equation.outputs.index(atom), expected, inside, found)
         elif inputs[0].aval.dtype == dtypes.bool_:
             if primitive is comparison.not_p:
                 todo.append((inputs[0], not expected))
-            elif primitive in (_ALL if expected else _SOME):
-                todo += [(each, expected) for each in inputs]
+            elif primitive in (_ALL if expected else _SOME) and (inputs[0].aval.shape == atom.aval.shape or not
+                                                                 atom.aval.shape or primitive in _EACH):
+                todo += [(each, expected) for each in inputs]  # of rows, elements that are not reduced lie elsewhere
     return found
 
 
+_EACH = frozenset({comparison.and_p, comparison.or_p})
 _ALL = frozenset({comparison.and_p, reductions.reduce_and_p, structural.convert_element_type_p})
 _SOME = frozenset({comparison.or_p, reductions.reduce_or_p, structural.convert_element_type_p})
+
+
+def _narrow_operand(atom: Atom, made: Mapping[Variable, Equation], known: Mapping[Atom, Interval],
+                    found: dict[Atom, Interval]) -> None:
+    """Narrow the operand of a magnitude or a negation whose result was narrowed."""
+    while isinstance(atom, Variable) and atom in found and (equation := made.get(atom)) is not None and (
+            dtypes.is_floating(atom.aval.dtype)):
+        result, operand = found[atom], equation.inputs[0] if equation.inputs else atom
+        if not isinstance(operand, Variable) or equation.primitive not in (parts.abs_p, arithmetic.neg_p):
+            return
+        low, high = -result.high, result.high if equation.primitive is parts.abs_p else -result.low
+        before = found.get(operand, known[operand])
+        low, high = max(before.low, low), min(before.high, high)
+        if low > high:  # of code that does not run
+            return
+        found[operand] = before._replace(low=low, high=high, nan=before.nan and result.nan,
+                                         zero=before.zero and result.zero)
+        atom = operand
 
 
 def _in_regions(equation: Equation, place: int, expected: bool, inside: Inside, found: dict[Atom, Interval],
@@ -120,4 +145,9 @@ def _end(limit: float, strict: bool, aval: Aval, sign: int) -> float:
     if dtypes.kind_of(aval.dtype) in "iu":
         return limit - sign * strict
     least = float(dtypes.finfo(aval.dtype).tiny)
-    return limit + sign * least if abs(limit) < least and not strict else limit
+    if abs(limit) < least:
+        return limit if strict else limit + sign * least
+    if strict and aval.dtype in (np.float32, np.float64) and math.isfinite(limit):
+        nearest = aval.dtype.type(limit)  # a limit between two numbers of the type is left
+        return float(np.nextafter(nearest, aval.dtype.type(-sign * math.inf))) if float(nearest) == limit else limit
+    return limit

@@ -27,10 +27,12 @@ from fxgrad.engine.control_flow.structures import (
     with_article,
 )
 from fxgrad.engine.core.avals import array_aval
+from fxgrad.engine.frontend.views import is_view
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, user_line
 from fxgrad.errors import ControlFlowError
+from fxgrad.numpy.indexing import getitem
 
 
 class Block:
@@ -43,6 +45,7 @@ class Block:
         self.depth: int = 1 if self.parent is None else self.parent.depth + 1
         self.made: dict[int, Any] = {}
         self.of_turn: dict[int, Any] = {}
+        self.alone: dict[int, int] = {}  # how many references there are to arrays that only one name has
         self.changed: Changes = {}
 
     def __enter__(self) -> Self:
@@ -62,6 +65,18 @@ class Block:
 
 block: ContextVar[Block | None] = ContextVar("traced_block", default=None)
 tries: ContextVar[int] = ContextVar("blocks_of_try", default=0)
+
+
+class _Unset:
+    """The value of a variable without one."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "no value"
+
+
+UNSET = _Unset()
 
 
 def is_unknown(value: Any) -> bool:
@@ -134,6 +149,20 @@ _marks: ContextVar[WeakSet[Any] | None] = ContextVar("marks_of_call", default=No
 """Objects with the `values` of variables at an earlier place, and the `changes` of lists since."""
 
 
+shared_arrays: ContextVar[WeakSet[Any] | None] = ContextVar("shared_arrays", default=None)
+"""The marks that exist: a change of one of their `sources` would not reach the traced array."""
+
+
+class Shared:
+    """What a traced array may be, or may be a view of: `sources`; of arrays that came out of a traced block, any."""
+
+    def __init__(self, sources: Sequence[Any]) -> None:
+        self.sources = [*sources]
+        marks = shared_arrays.get()
+        if marks is not None:
+            marks.add(self)
+
+
 def note_mark(mark: Any) -> None:
     """Note an object whose `values` and `changes` do not count as names for lists."""
     marks = _marks.get()
@@ -187,9 +216,36 @@ def _is_held(containers: list[Any], place: int, choices: Sequence[_Choice]) -> b
     """Return whether more than the notes in this file refer to a container: then a name or another container does."""
     key = id(containers[place])
     noted = sum(id(each) == key for choice in choices for each in (*choice.given, *choice.sources))
+    noted += count_marks(containers[place])
+    return _references(containers, place) > _ALONE + noted - 1 + (key in (_local.get() or {}))  # `containers` is a note
+
+
+def count_marks(value: Any) -> int:
+    """Return how many references the notes of earlier places are to a value."""
+    key, noted = id(value), 0
     for mark in _marks.get() or ():
         noted += sum(id(each) == key for each in mark.values.values()) + (key in mark.changes)
-    return _references(containers, place) > _ALONE + noted - 1 + (key in (_local.get() or {}))  # `containers` is a note
+    return noted
+
+
+def note_array_change(array: Any, name: str) -> None:
+    """Note an array of NumPy's that is about to change, for turns that may be undone.
+
+    Raises if an array that came out of a traced block may be the same one.
+    """
+    owner = _owner(array)
+    if any(_owner(source) is owner for mark in shared_arrays.get() or () for source in mark.sources):
+        raise refuse(f"`{name}` changes in place, and a traced array may be the same or a view of it: one that a "
+                     f"traced condition chose, or a row at a traced index. Write {name} = {name}.copy() before")
+    for log in probes.get():
+        if id(array) not in log:
+            log[id(array)] = Change(array, array.copy(), "")
+
+
+def _owner(array: Any) -> Any:
+    while isinstance(array, np.ndarray) and array.base is not None:
+        array = array.base
+    return array
 
 
 class LocalContainers:
@@ -198,7 +254,8 @@ class LocalContainers:
     def __enter__(self) -> None:
         self._tokens: list[tuple[ContextVar[Any], Any]] = []
         if _local.get() is None and current.get() is not None:
-            self._tokens = [(_local, _local.set({})), (_choices, _choices.set([])), (_marks, _marks.set(WeakSet()))]
+            self._tokens = [(_local, _local.set({})), (_choices, _choices.set([])), (_marks, _marks.set(WeakSet())),
+                            (shared_arrays, shared_arrays.set(WeakSet()))]
 
     def __exit__(self, *_: object) -> None:
         for variable, token in self._tokens:
@@ -209,7 +266,8 @@ def fresh(container: Any) -> Any:
     """Return an object that was just made, if it is a container: it may change in the block that made it."""
     around = block.get()
     made = _local.get() if around is None else around.made
-    if made is not None and (around is not None or is_container(container)):
+    if made is not None and not isinstance(container, np.ndarray | Tracer) and (
+            around is not None or is_container(container)):
         made[id(container)] = container
     return container
 
@@ -274,11 +332,19 @@ class _Items:
             whole = fnp.stack([fnp.asarray(each) for each in (*self._items, value)])
         except (TypeError, ValueError):
             raise refuse("a traced index selects an item of a list to assign, and the items and the value are not "
-                         "arrays of one shape. Keep them in one array, and write x = x.at[i].set(v)") from None
+                         "arrays of one shape. Keep them in one array, and write x[i] = v") from None
         self._items[:] = fnp.unstack(whole[:-1].at[_as_number(index)].set(whole[-1]))
 
 
-class _Rows:
+class Place:
+    """What stands in the place of an object whose items are assigned."""
+
+    def place(self, index: Any) -> Any:
+        """Return the place `self[index]`, whose items change."""
+        return self[index]  # type: ignore[index]
+
+
+class _Rows(Place):
     """The containers of a list of lists, of which a traced index selects one: its items are read and assigned."""
 
     def __init__(self, rows: Sequence[Any], index: Any) -> None:
@@ -302,14 +368,14 @@ class _Rows:
                 same = False
             if not same:
                 raise refuse("a traced index selects a list to assign an item, and the items and the value are not "
-                             "arrays of one shape. Keep them in one array, and write x = x.at[i, j].set(v)")
+                             "arrays of one shape. Keep them in one array, and write x[i, j] = v")
             mutable(row)[index] = new
 
 
 def place(container: Any, index: Any) -> Any:
     """Return `container[index]` to change its items: of lists that a traced index selects among, the one."""
-    if type(container) is _Rows:
-        return container[index]
+    if isinstance(container, Place):
+        return container.place(index)
     if type(container) is list and type(index) is Tracer and is_unknown(index) and container and all(
             type(each) is list for each in container):
         return _Rows(container, index)
@@ -326,7 +392,10 @@ def item(container: Any, index: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     if any(type(part) is Tracer and is_unknown(part) for part in parts):
         if isinstance(container, np.ndarray):
-            return fnp.asarray(container)[index]
+            found = getitem(container, index)
+            if type(found) is Tracer and is_view(index, found):
+                found.viewed = Shared([container])
+            return found
         if isinstance(container, list | tuple):
             flat = [flatten(each) for each in container]
             if container and isinstance(container[0], tuple) and all(
@@ -349,7 +418,7 @@ def item(container: Any, index: Any) -> Any:
 
 def mutable(target: Any) -> Any:
     """Return the object whose items are about to change; raise if a traced block did not make it."""
-    if type(target) is _Rows:
+    if isinstance(target, Place):
         return target
     if type(target) in (list, dict) and note_change(target):
         return _Items(target) if type(target) is list else target
@@ -367,20 +436,11 @@ def _only_of_block(target: Any) -> Any:
             target, int | float | complex | str | bytes | tuple | frozenset | np.generic | type(None)):
         return target
     kind = "array" if array_aval(target) is not None else type(target).__name__
-    way = ("Write x = fxgrad.numpy.at(x)[i].set(v)" if kind == "array" else
+    way = ("Change a copy that has a name of its own: x = x.copy(), then x[i] = v" if kind == "array" else
            f"Change a copy of it: x = {kind}(x)" if type(target) in (list, dict, set) else
            "Assign the new value to a name, and change the object after the block")
     raise refuse(f"{with_article(kind)} is changed inside {around.text}, which is traced once and may run never or "
                  f"often. {way}")
-
-
-def augmented(target: Any, name: str) -> None:
-    """Raise if the operand of `name += ...` would change for others than the running turn."""
-    around = block.get()
-    if around is not None and type(target) is Tracer and target.shape and target.variable in target.tape.root.outputs:
-        raise refuse(f"an operator such as += changes the array of `{name}` in place inside {around.text}, and another "
-                     f"name may hold that array. Write {name} = {name} + ...")
-    mutable(target)
 
 
 def depth() -> int:
@@ -431,7 +491,7 @@ def check_method(function: Any) -> None:
         raise refuse(f"{function.__name__}() draws numbers on the host inside {around.text}: it would run once, and "
                      "every turn would get the same numbers. Use fxgrad.random with a key, split in each turn")
     if getattr(function, "__name__", "") in _CHANGES.get(type(owner), set()) and not note_change(owner):
-        hint = ("Give the loop a static length, or write into an array of that length with x = x.at[i].set(v)"
+        hint = ("Give the loop a static length, or write into an array of that length with x[i] = v"
                 if around.repeats else "Choose the value in the branch, and change the "
                 f"{type(owner).__name__} after it")
         raise refuse(f".{function.__name__}() changes a {type(owner).__name__} from outside inside {around.text}, "

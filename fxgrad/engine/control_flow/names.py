@@ -13,6 +13,10 @@ OPERATORS = "~operators"
 RESULT = "~result"
 RETURNED = "~returned"
 """Names of generated variables begin with `~`, which no name in Python does."""
+CHANGING_METHODS = ("sort", "fill")
+"""Methods that change an array in place."""
+CHANGING_FUNCTIONS = ("at", "copyto", "fill_diagonal")
+"""Functions that change their first argument: `at` of ufuncs."""
 
 
 def is_generated(name: str) -> bool:
@@ -56,6 +60,40 @@ def bound_names(nodes: Nodes) -> set[str]:
         outside = _bound_outside_comprehensions(nodes)
         names -= {name for name in targets if name not in outside}
     return names
+
+
+def stored_names(nodes: Nodes) -> set[str]:
+    """Return the names whose objects the nodes may change in place: `x[i] = v`, `x[i][j] += v`, `x += v`, `x.sort()`.
+
+    Lists and others are among them.
+    """
+    names: set[str] = set()
+    for node in walk_scope(nodes):
+        target: ast.AST | None = None
+        if isinstance(node, ast.AugAssign):
+            target = node.target
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            target = node
+        elif isinstance(node, ast.Call):
+            target = changed_by_call(node)
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        if isinstance(target, ast.Name):
+            names.add(target.id)
+    return names
+
+
+def changed_by_call(node: ast.Call) -> ast.Name | None:
+    """Return the name whose array a call may change: `x.sort()`, `np.add.at(x, ...)`, `np.copyto(x, ...)`, `out=x`."""
+    function = node.func
+    out = next((each.value for each in node.keywords if each.arg == "out"), None)
+    target: ast.expr | None = out
+    if out is None and isinstance(function, ast.Attribute):
+        if function.attr in CHANGING_METHODS:
+            target = function.value
+        elif function.attr in CHANGING_FUNCTIONS and node.args:
+            target = node.args[0]
+    return target if isinstance(target, ast.Name) else None
 
 
 def _comprehension_targets(node: ast.AST) -> set[str]:

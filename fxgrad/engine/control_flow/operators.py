@@ -18,6 +18,10 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
+from fxgrad.engine.control_flow.arrays import ArrayItems
+from fxgrad.engine.control_flow.arrays import augmented as augmented  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.arrays import returned as returned  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import stored as stored  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import (
     Text,
     block,
@@ -32,7 +36,6 @@ from fxgrad.engine.control_flow.blocks import (
     template,
 )
 from fxgrad.engine.control_flow.blocks import attributed as attributed  # noqa: PLC0414  (an operator of converted code)
-from fxgrad.engine.control_flow.blocks import augmented as augmented  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import depth as depth  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import in_try as in_try  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import item as item  # noqa: PLC0414
@@ -43,12 +46,12 @@ from fxgrad.engine.control_flow.blocks import raising as raising  # noqa: PLC041
 from fxgrad.engine.control_flow.blocks import rebinding as rebinding  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import text as text  # noqa: PLC0414
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
-from fxgrad.engine.control_flow.staging import UNSET, Counter, Mark, cells_of, choose, loop, truth, write
+from fxgrad.engine.control_flow.staging import UNSET, Counter, Mark, Names, cells_of, choose, loop, truth, write
 from fxgrad.engine.control_flow.staging import branch as stage_branch
 from fxgrad.engine.control_flow.structures import containers_in, is_record
 from fxgrad.engine.ops.comparison import not_ as logical_not
 from fxgrad.engine.ops.structural import convert
-from fxgrad.engine.tracing.tape import current
+from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import function_name, is_library_file
 from fxgrad.lax.bodies import trace_body
@@ -59,12 +62,12 @@ Thunk = Callable[[], Any]
 # --- conditions -----------------------------------------------------------------------------------------------------
 
 
-def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], what: str = "if",
-        ) -> None:
+def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], stored: Sequence[str],
+        what: str = "if") -> None:
     """Run `then` or `other`; `what` is "rest" for code that a `break`, `continue` or `return` skips."""
     if is_unknown(condition):
         refuse_in_try("if")
-        stage_branch(condition, then, other, live, what)
+        stage_branch(condition, then, other, Names(live, stored), what)
     elif condition:
         then()
     elif other is not None:
@@ -155,16 +158,18 @@ class _Turns:
                 self._outer.append(shown)
 
 
-def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Sequence[str]) -> None:
+def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Sequence[str], stored: Sequence[str],
+           ) -> None:
     """Run `while test(): body()`."""
     if current.get() is None:  # all values are known
         while test():
             body()
         return
+    names = Names(live, stored, turn)
     mark = Mark(cells_of(test, body))
     condition = test()
     if is_unknown(condition):
-        _stage_while(mark, test, body, live, turn, guaranteed=False)
+        _stage_while(mark, test, body, names, guaranteed=False)
         return
     if not condition:
         return
@@ -173,22 +178,21 @@ def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Se
         condition = test()
         if is_unknown(condition):  # the turn was a guess: the loop is traced from its beginning
             prints.clear()
-            _stage_while(mark, test, body, live, turn, guaranteed=True)
+            _stage_while(mark, test, body, names, guaranteed=True)
             return
     while condition:
         body()
         mark = Mark(cells_of(test, body))
         condition = test()
         if is_unknown(condition):
-            _stage_while(mark, test, body, live, turn, guaranteed=False)
+            _stage_while(mark, test, body, names, guaranteed=False)
             return
 
 
-def _stage_while(mark: Mark, test: FunctionType, body: FunctionType, live: Sequence[str], turn: Sequence[str], *,
-                 guaranteed: bool) -> None:
+def _stage_while(mark: Mark, test: FunctionType, body: FunctionType, names: Names, *, guaranteed: bool) -> None:
     refuse_in_try("while")
     mark.rewind()
-    loop("while", test, body, live, turn, None, guaranteed=guaranteed)
+    loop("while", test, body, names, None, guaranteed=guaranteed)
 
 
 class Sequences:
@@ -204,13 +208,13 @@ class Sequences:
 
 
 def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: Sequence[str], turn: Sequence[str],
-         ) -> None:
+         stored: Sequence[str]) -> None:
     """Run `for item in iterable: body(item)` until `stopped()`."""
-    items = iterable
+    items, names = iterable, Names(live, stored, turn)
     if isinstance(iterable, Sequences):
         if is_unknown(iterable.length):
             refuse_in_try("for")
-            _stage_for(iterable, body, stopped, live, turn, guaranteed=False)
+            _stage_for(iterable, body, stopped, names, guaranteed=False)
             return
         items = iterable.plain()
     if stopped is None:
@@ -229,32 +233,32 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
                 prints.clear()
                 refuse_in_try("for")
                 mark.rewind()
-                _stage_for(counted, body, stopped, live, turn, guaranteed=True)
+                _stage_for(counted, body, stopped, names, guaranteed=True)
                 return
         if is_unknown(stop):
             for each in rest:
-                _guarded_turn(each, body, stopped, live)
+                _guarded_turn(each, body, stopped, names)
             return
         if stop:
             return
 
 
-def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, live: Sequence[str]) -> None:
+def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, names: Names) -> None:
     """Run a turn unless the loop has stopped, which may be traced."""
     going = stopped()
     if is_unknown(going):
         refuse_in_try("for")
         turn = FunctionType(body.__code__, body.__globals__, body.__name__, (item,), body.__closure__)
-        stage_branch(going, turn, None, live, "rest")
+        stage_branch(going, turn, None, names, "rest")
     elif going:
         body(item)
 
 
-def _stage_for(sequence: Sequences, body: FunctionType, stopped: FunctionType | None, live: Sequence[str],
-               turn: Sequence[str], *, guaranteed: bool) -> None:
+def _stage_for(sequence: Sequences, body: FunctionType, stopped: FunctionType | None, names: Names, *,
+               guaranteed: bool) -> None:
     length = sequence.length
     counter = Counter(convert(length, np.dtype("int64")), sequence.item)
-    loop("for", stopped, body, live, turn, counter, guaranteed=guaranteed)
+    loop("for", stopped, body, names, counter, guaranteed=guaranteed)
 
 
 def _as_sequence(iterable: Any) -> Sequences | None:
@@ -340,9 +344,18 @@ def _reversed(iterable: Any) -> Any:
 _SEQUENCES: dict[Any, Any] = {builtins.range: _range, zip: _zip, enumerate: _enumerate, reversed: _reversed}
 
 
+class _Index:
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+
+index = _Index()
+"""`index[...]` is the index that stands in the brackets, with slices."""
+
+
 def forget(names: FunctionType) -> None:
     """Unset variables that are not read again: what they held has a name less, where it matters for changes."""
-    if has_choices():
+    if has_choices() or current.get() is not None:
         write(cells_of(names), dict.fromkeys(cells_of(names), UNSET))
 
 
@@ -392,6 +405,35 @@ def called(function: Any) -> Any:
     else:
         check_method(function)
     return function
+
+
+def changing(owner: Any, name: str) -> Any:
+    """Return what to call for `owner.name(...)`, which changes an array: itself, or one among the arguments."""
+    if type(owner) is ArrayItems:
+        return functools.partial(owner.sort if name == "sort" else owner.fill)
+    function = getattr(owner, name)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        out = kwargs.get("out")
+        if type(out) is ArrayItems:
+            del kwargs["out"]
+            result = called(function)(*args, **kwargs)
+            del args, kwargs  # they may hold the array
+            out[...] = result
+            return out.value
+        if not args or type(args[0]) is not ArrayItems:
+            return called(function)(*args, **kwargs)
+        items, *others = args
+        if type(owner) is np.ufunc and name == "at":
+            items.apply_at(owner, *others)
+        elif function is np.copyto and len(args) == 2 and not kwargs:
+            items[...] = others[0]
+        elif function is np.fill_diagonal and len(args) == 2 and not kwargs:
+            items[...] = fnp.fill_diagonal(items.value, others[0], inplace=False)
+        else:
+            return called(function)(items.value, *others, **kwargs)
+        return None
+    return call
 
 
 def _with_converted_functions(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -555,6 +597,26 @@ class _ListMethods:
         self.pop(self.index(value))
 
 
+def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return `numpy.array(data)`, of traced numbers too, in the dtype of NumPy's."""
+    if not _has_tracers(data) or kwargs.keys() - {"dtype"} or len(args) > 1:
+        return np.array(data, *args, **kwargs)
+    dtype = args[0] if args else kwargs.get("dtype")
+    if dtype is None:
+        dtype = np.result_type(*[aval_of(value).dtype for value in tree.leaves(data)])
+    return copy.copy(fnp.asarray(data, dtype=dtype))
+
+
+def _asarray(data: Any, *args: Any, **kwargs: Any) -> Any:
+    if type(data) is Tracer and not (args or kwargs):
+        return data
+    return _array(data, *args, **kwargs) if _has_tracers(data) else np.asarray(data, *args, **kwargs)
+
+
+def _has_tracers(data: Any) -> bool:
+    return any(type(value) is Tracer for value in tree.leaves(data))
+
+
 def _any(items: Any) -> Any:
     return boolean("or", False, *[lambda each=each: each for each in items])
 
@@ -640,7 +702,7 @@ _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", 
          "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "abs", "power", "hypot", "copysign",
          "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod"}
 _BUILTINS: dict[Any, Any] = {print: printed, min: _minimum, max: _maximum, any: _any, all: _all, sorted: _sorted,
-                             isinstance: _isinstance}
+                             isinstance: _isinstance, np.array: _array, np.asarray: _asarray}
 _TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool}
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
 """Functions of libraries whose results are new."""

@@ -16,11 +16,14 @@ from fxgrad.engine.control_flow.liveness import annotate
 from fxgrad.engine.control_flow.names import (
     FUNCTIONS,
     OPERATORS,
+    RESULT,
     bound_names,
+    changed_by_call,
     free_names,
     has_walrus,
     is_generated,
     parameter_names,
+    stored_names,
     walk_scope,
 )
 
@@ -48,6 +51,8 @@ class _Rewriter(ast.NodeTransformer):
         self._global: set[str] = set()
         self._outer: set[str] = set()
         self._second_names: set[str] = set()
+        self._own: set[str] = set()
+        self._bounds_known = True  # whether bounds of slices must be known
         self._count = 0
 
     def function(self, node: FunctionNode) -> FunctionNode:
@@ -68,6 +73,7 @@ class _Rewriter(ast.NodeTransformer):
         body = JumpLowering().function(body)
         annotate(body)
         locals_ = sorted(bound_names(body) - self._global - self._outer - {*self._parameters})
+        self._own = {*locals_, *self._parameters}
         self._second_names = {*locals_} & _second_names(body)
         rebinds = self._global | self._outer
         rewritten = self._block(body)
@@ -111,26 +117,27 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> Any:
         then, other = self._new("then"), self._new("else")
+        changed = self._changed_names([*node.body, *node.orelse], node.test, node.live)  # type: ignore[attr-defined]
         defined = [self._inner(then, self._block(node.body), bound_names(node.body), node.body[0])]
         if node.orelse:
             defined.append(self._inner(other, self._block(node.orelse), bound_names(node.orelse), node.orelse[0]))
         test = node.test
-        live = sorted(bound_names([*node.body, *node.orelse]) & node.live)  # type: ignore[attr-defined]
         args = [self.visit(test), _name(then, ast.Load(), test),
-                _name(other, ast.Load(), test) if node.orelse else _constant(None, test), _constant(tuple(live), test)]
+                _name(other, ast.Load(), test) if node.orelse else _constant(None, test), *changed]
         choose = self._call("if_", [*args, _constant("rest", test)] if isinstance(test, UnsetFlags) else args, test)
         return [*defined, _at(ast.Expr(choose), test)]
 
     def visit_While(self, node: ast.While) -> Any:
         test, body = self._new("test"), self._new("body")
         flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
+        changed = self._changed_names(node.body, node.test, node.live, node.turn)  # type: ignore[attr-defined]
         condition = self.visit(node.test)
         if flags:
             condition = self._call("boolean", [_constant("and", node.test), self._unset(flags, node.test),
                                                _thunk(condition)], node.test)
         returns = _at(ast.Return(condition), node.test)
-        call = self._call("while_", [_name(test, ast.Load(), node.test), _name(body, ast.Load(), node.test),
-                                     *self._loop_names(node, node.body)], node.test)
+        call = self._call("while_", [_name(test, ast.Load(), node.test), _name(body, ast.Load(), node.test), *changed],
+                          node.test)
         return [self._inner(test, [returns], set(), node.test),
                 self._inner(body, self._block(node.body), bound_names(node.body), node.body[0]),
                 _at(ast.Expr(call), node.test)]
@@ -138,6 +145,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> Any:
         body, stopped = self._new("body"), self._new("stopped")
         flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
+        changed = self._changed_names([node.target, *node.body], node.iter, node.live, node.turn)  # type: ignore[attr-defined]
         begin = _at(ast.Assign([self.visit(node.target)], _name("~item", ast.Load(), node.target)), node.target)
         binds = bound_names([node.target, *node.body])
         defined = [self._inner(body, [begin, *self._block(node.body)], binds, node.target, "~item")]
@@ -146,14 +154,14 @@ class _Rewriter(ast.NodeTransformer):
         if flags:
             defined.append(self._inner(stopped, [_at(ast.Return(self._unset(flags, at)), at)], set(), at))
             stops = _name(stopped, ast.Load(), at)
-        call = self._call("for_", [self._sequence(node.iter), _name(body, ast.Load(), at), stops,
-                                   *self._loop_names(node, [node.target, *node.body])], at)
+        call = self._call("for_", [self._sequence(node.iter), _name(body, ast.Load(), at), stops, *changed], at)
         return [*defined, _at(ast.Expr(call), at)]
 
-    def _loop_names(self, node: ast.While | ast.For, body: Sequence[ast.AST]) -> list[ast.expr]:
-        binds, at = bound_names(body), node.test if isinstance(node, ast.While) else node.iter
-        live, turn = node.live, node.turn  # type: ignore[union-attr]
-        return [_constant(tuple(sorted(binds & names)), at) for names in (live, turn)]
+    def _changed_names(self, body: Sequence[ast.AST], at: ast.AST, *live: set[str]) -> list[ast.expr]:
+        """Return the names that a block changes, for each set of live ones, and those whose arrays change in place."""
+        stored = stored_names(body) & self._own
+        changed = bound_names(body) | stored
+        return [_constant(tuple(sorted(each)), at) for each in (*(changed & names for names in live), stored)]
 
     def _sequence(self, node: ast.expr) -> ast.expr:
         """Return what a loop goes over: calls of `range` and its kin may have traced arguments here."""
@@ -220,9 +228,19 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         value = node.value
+        is_result = isinstance(node.targets[0], ast.Name) and node.targets[0].id == RESULT
         node.targets = [self.visit(target) for target in node.targets]
-        node.value = self._new_containers(value)
+        node.value = self._returned(value) if is_result else self._new_containers(value)
         return self._noting_rebinding(node, bound_names(node.targets))
+
+    def _returned(self, value: ast.expr) -> ast.expr:
+        """Return the value of an early `return`."""
+        if isinstance(value, ast.Tuple):
+            value.elts = [self._returned(each) for each in value.elts]
+            return value
+        if isinstance(value, ast.Name) and value.id in self._own:
+            return self._call("returned", [_thunk(value)], value)
+        return self._new_containers(value)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None:
@@ -231,12 +249,15 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         before: list[ast.stmt] = []
+        node.value = self.visit(node.value)
         if isinstance(node.target, ast.Name):
             name = node.target.id
-            check = self._call("augmented", [_name(name, ast.Load(), node), _constant(name, node)], node)
-            before = [_at(ast.Expr(check), node)]
+            before = [_assign("~operand", node.value, node.value)]
+            node.value = _name("~operand", ast.Load(), node.value)
+            check = self._call("augmented", [_thunk(_name(name, ast.Load(), node)), _constant(name, node),
+                                             node.value], node)
+            before.append(_at(ast.Expr(check), node))
         node.target = self.visit(node.target)
-        node.value = self.visit(node.value)
         found = self._noting_rebinding(node, bound_names(node.target))
         return [*before, *(found if isinstance(found, list) else [found])]
 
@@ -274,24 +295,40 @@ class _Rewriter(ast.NodeTransformer):
 
     def _place(self, node: ast.expr) -> ast.expr:
         """Return the expression for an object whose items change: the one that an index selects, not a copy."""
-        if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Slice | ast.Tuple | ast.Constant):
+        if isinstance(node, ast.Name) and node.id in self._own:
+            return self._call("stored", [_thunk(_name(node.id, ast.Load(), node)), _constant(node.id, node),
+                                         _constant(node.id in self._parameters, node)], node)
+        if not isinstance(node, ast.Subscript):
             visited: ast.expr = self.visit(node)
             return visited
-        return self._call("place", [self._place(node.value), self.visit(node.slice)], node)
+        return self._call("place", [self._place(node.value), self._index(node.slice)], node)
+
+    def _index(self, node: ast.expr) -> ast.expr:
+        """Return the expression for an index, which may have slices."""
+        visited: ast.expr = self.visit(node)
+        if not any(isinstance(each, ast.Slice | ast.Starred) for each in ast.walk(node)):
+            return visited
+        return _at(ast.Subscript(self._operator("index", node), visited, ast.Load()), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
-        node.value = self.visit(node.value) if isinstance(node.ctx, ast.Load) else self._place(node.value)
-        node.slice = self.visit(node.slice)
         if not isinstance(node.ctx, ast.Load):
-            node.value = self._call("mutable", [node.value], node.value)
-        elif not any(isinstance(each, ast.Slice | ast.Starred) for each in ast.walk(node.slice)) and not isinstance(
-                node.slice, ast.Constant):
-            return self._call("item", [node.value, node.slice], node)
-        return node
+            of_array = isinstance(node.value, ast.Name) and node.value.id in self._own
+            node.value = self._call("mutable", [self._place(node.value)], node.value)
+            self._bounds_known = not of_array
+            node.slice = self.visit(node.slice)
+            self._bounds_known = True
+            return node
+        node.value = self.visit(node.value)
+        if isinstance(node.slice, ast.Slice | ast.Constant):
+            node.slice = self.visit(node.slice)
+            return node
+        return self._call("item", [node.value, self._index(node.slice)], node)
 
     def visit_Slice(self, node: ast.Slice) -> Any:
+        bounds_known, self._bounds_known = self._bounds_known, True
         self.generic_visit(node)
-        for field in ("lower", "upper", "step"):
+        self._bounds_known = bounds_known
+        for field in ("lower", "upper", "step") if bounds_known else ():
             bound = getattr(node, field)
             if bound is not None and not isinstance(bound, ast.Constant):
                 setattr(node, field, self._call("bound", [bound], bound))
@@ -339,15 +376,25 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and self._parameters:
             node.args = [_name("__class__", ast.Load(), node), _name(self._parameters[0], ast.Load(), node)]
             return node
+        target = changed_by_call(node)
+        changes = isinstance(node.func, ast.Attribute) and target is not None and target.id in self._own
         if isinstance(node.func, ast.Name) and node.func.id == "print":
             node.args = [self._formatted(each) if isinstance(each, ast.JoinedStr) else self.visit(each)
                          for each in node.args]
         else:
-            node.args = [self.visit(each) for each in node.args]
+            node.args = [self._changed_or_visited(each, target if changes else None) for each in node.args]
         for keyword in node.keywords:
-            keyword.value = self.visit(keyword.value)
+            keyword.value = self._changed_or_visited(keyword.value, target if changes else None)
+        if changes and isinstance(node.func, ast.Attribute):
+            of = self._changed_or_visited(node.func.value, target)
+            node.func = self._call("changing", [of, _constant(node.func.attr, node.func)], node.func)
+            return node
         node.func = self._call("called", [self.visit(node.func)], node.func)
         return node
+
+    def _changed_or_visited(self, node: ast.expr, target: ast.Name | None) -> ast.expr:
+        visited: ast.expr = self._place(node) if node is target else self.visit(node)
+        return visited
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
         self.generic_visit(node)
@@ -392,11 +439,18 @@ class _Rewriter(ast.NodeTransformer):
 
 
 def _second_names(body: Sequence[ast.stmt]) -> set[str]:
-    """Return the names whose objects get another name, `best = current`, and that can be unset where they are dead."""
+    """Return the names that can be unset where they are dead, and whose objects may have another name.
+
+    Of `best = current` both, of `row = table[i]` and `for row in table` the first, which may be a view.
+    """
     found: set[str] = set()
     kept: set[str] = set()
     for node in walk_scope(body):
-        if isinstance(node, ast.Assign):
+        if isinstance(node, ast.For):
+            found |= bound_names(node.target)
+        elif isinstance(node, ast.Assign):
+            if not isinstance(node.value, ast.BinOp | ast.Constant | ast.Compare):
+                found |= bound_names(node.targets)
             values = [node.value]
             while values:
                 value = values.pop()

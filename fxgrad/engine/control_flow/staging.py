@@ -7,6 +7,7 @@ of what it changes; then they get the results.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
+from fxgrad.engine.control_flow.arrays import (
+    BlockArrays,
+    hold_copy,
+    is_array,
+    mark_shared,
+    owned_arrays,
+    shared_leaves,
+)
 from fxgrad.engine.control_flow.blocks import (
+    UNSET,
     Block,
     Changes,
     note_change,
@@ -60,19 +70,18 @@ from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import user_line
 from fxgrad.lax.bodies import join_branches, trace_body
 
-
-class _Unset:
-    """The value of a variable without one."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "no value"
-
-
-UNSET = _Unset()
 Cells = Mapping[str, CellType]
 Values = dict[str, Any]
+
+
+class Names(NamedTuple):
+    """Names of a block: those it changes that are live after it, those whose arrays it changes in place, and, of a
+    loop, those that a turn reads first.
+    """
+
+    live: Sequence[str]
+    stored: Sequence[str] = ()
+    turn: Sequence[str] = ()
 
 
 def cells_of(*functions: FunctionType | None) -> dict[str, CellType]:
@@ -206,6 +215,7 @@ class _Side(NamedTuple):
     """A traced side: the values that it leaves, and in `kept` those that hold lists or dicts from before, as objects.
 
     `outer` are these objects; `places` are the numbers of the outputs, by the identity of the flat value and the leaf.
+    `shared` are the arrays from before that an array may be, by the name and the number of the leaf.
     """
 
     traced: TracedCall
@@ -213,11 +223,17 @@ class _Side(NamedTuple):
     kept: dict[str, Flat]
     outer: dict[str, list[Any]]
     places: dict[tuple[int, int], int]
+    shared: dict[tuple[str, int], list[Any]]
 
 
-def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what: str, when: str, named: Any,
+_Result = Callable[[], tuple[Values, Callable[[str], bool]]]
+
+
+def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: str, named: Any,
                 containers: _Containers) -> _Side:
-    """Trace one side of a branch; `result` returns the values that it leaves. It is named as the function `named`.
+    """Trace one side of a branch, which is named as the function `named`.
+
+    `result` returns the values that it leaves, and a function that says whether others may have the array of a name.
 
     Lists and dicts that it changes are added to `containers`, and have their items again.
     """
@@ -226,13 +242,15 @@ def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what:
     outer: dict[str, list[Any]] = {}
     places: dict[tuple[int, int], int] = {}
     outputs: list[Any] = []
+    shared_arrays: dict[tuple[str, int], list[Any]] = {}
     around = Block("if" if what == "rest" else what, repeats=False)
 
     def call() -> list[Any]:
         with around:
             function()
+            left, is_shared = result()
         containers.add(around.changed)
-        found = {**result(), **containers.read()}
+        found = {**left, **containers.read()}
         shared = shared_in(found.values())
         for name, value in found.items():
             values[name] = None if value is UNSET else flatten(value)
@@ -245,6 +263,10 @@ def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what:
                 if aval is not None and flat is not None:
                     places[id(flat), number] = len(outputs)
                     outputs.append(flat.leaves[number])
+        for name, flat in values.items():
+            if flat is not None and (name not in left or is_shared(name)):
+                shared_arrays.update({(name, number): sources for number, sources in shared_leaves(
+                    flat.leaves, shared=name in left).items()})
         return outputs
 
     try:
@@ -258,14 +280,15 @@ def _trace_side(function: Callable[[], Any], result: Callable[[], Values], what:
     finally:
         for change in around.changed.values():
             change.undo()
-    return _Side(traced, values, kept, outer, places)
+    return _Side(traced, values, kept, outer, places, shared_arrays)
 
 
-def branch(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], what: str) -> None:
-    """Run one of two blocks in the program; variables in `live` get their joint values."""
+def branch(condition: Any, then: FunctionType, other: FunctionType | None, names: Names, what: str) -> None:
+    """Run one of two blocks in the program; live variables get their joint values."""
     cells = cells_of(then, other)
+    owned = owned_arrays(cells)
     before = read(cells)
-    live_cells = {name: cells[name] for name in live if name in cells}
+    live = [name for name in names.live if name in cells]
     predicate = truth(condition, what)
     containers = _Containers(cells)
     sides: list[_Side] = []
@@ -273,16 +296,33 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, live:
         sides.clear()
         try:
             for function, when in ((then, "true"), (other, "false")):
-                run = _nothing if function is None else function
-                sides.append(_trace_side(run, lambda: read(live_cells), what, when, then, containers))
+                arrays = BlockArrays(cells, before, live, owned, names.stored)
+                run = functools.partial(_run_side, function, arrays)
+                leave = functools.partial(_left_values, cells, live, arrays)
+                sides.append(_trace_side(run, leave, what, when, then, containers))
                 write(cells, before)
         finally:
             write(cells, before)
     write(cells, containers.change(_choose(what, predicate, sides, containers)))
 
 
+def _run_side(function: FunctionType | None, arrays: BlockArrays) -> None:
+    arrays.hold()
+    if function is not None:
+        function()
+
+
+def _left_values(cells: Cells, live: Sequence[str], arrays: BlockArrays) -> tuple[Values, Callable[[str], bool]]:
+    is_shared = arrays.release()
+    return read({name: cells[name] for name in live}), is_shared
+
+
 def _nothing() -> None:
     pass
+
+
+def _never(_: str) -> bool:
+    return False
 
 
 def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
@@ -296,7 +336,8 @@ def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[
             results: list[Any] = []
             sides.append(_trace_side(
                 lambda results=results, function=function: results.append(function()),  # type: ignore[misc]
-                lambda results=results: {"~value": results[0]}, what, when, then, containers))  # type: ignore[misc]
+                lambda results=results: ({"~value": results[0]}, _never), what, when, then,  # type: ignore[misc]
+                containers))
     return containers.change(_choose(what, predicate, sides, containers))["~value"]
 
 
@@ -323,7 +364,7 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: _Cont
         if name.startswith(_ITEMS) and _lengths_differ(one, two):
             raise refuse(f"{containers.shown(name)} is {_count_items(one)} if {_case(what, True)}, and "
                          f"{_count_items(two)} otherwise. Both sides must leave as many items: choose a value first "
-                         "and change the list after the block, or write into an array with x = x.at[i].set(v), and "
+                         "and change the list after the block, or write into an array with x[i] = v, and "
                          "count")
         if one.structure != two.structure or any(
                 (first is None) != (second is None) for first, second in zip(one.avals, two.avals, strict=True)):
@@ -357,7 +398,7 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: _Cont
     outputs = iter(_bind_choice(predicate, joined.programs, joined.captured))
     for name, leaves, open_leaves, structure in waiting:
         for number in open_leaves:
-            leaves[number] = next(outputs)
+            leaves[number] = mark_shared(next(outputs), [side.shared.get((name, number)) for side in sides])
         results[name] = unflatten(structure, leaves)
         stay = {id(leaf.container) for leaf in leaves if type(leaf) is Kept}
         note_choice(containers_in(results[name], stay), [
@@ -489,16 +530,17 @@ class _Turn:
         raise AssertionError("never called")
 
 
-def loop(what: str, test: FunctionType | None, body: FunctionType, live: Sequence[str], turn: Sequence[str],
-         counter: Counter | None, *, guaranteed: bool) -> None:
+def loop(what: str, test: FunctionType | None, body: FunctionType, names: Names, counter: Counter | None, *,
+         guaranteed: bool) -> None:
     """Run a loop in the program: while `test()` is true, or for the turns of `counter`, or while both allow.
 
-    `live` are the names live after a turn, `turn` those that a turn reads first; `guaranteed`: there is a first turn.
+    `guaranteed`: there is a first turn.
     """
     cells = cells_of(test, body)
+    owned = owned_arrays(cells)
     before = read(cells)
     try:
-        staged = _Loop(what, test, body, cells, before, live, turn, counter, guaranteed)
+        staged = _Loop(what, test, body, cells, before, names, owned, counter, guaranteed)
         outputs = staged.bind()
     finally:
         write(cells, before)
@@ -510,17 +552,20 @@ def loop(what: str, test: FunctionType | None, body: FunctionType, live: Sequenc
 
 class _Loop:
     def __init__(self, what: str, test: FunctionType | None, body: FunctionType, cells: Cells, before: Values,
-                 live: Sequence[str], turn: Sequence[str], counter: Counter | None, guaranteed: bool) -> None:
+                 names: Names, owned: set[str], counter: Counter | None, guaranteed: bool) -> None:
         self.what, self.test, self.body, self.cells, self.before = what, test, body, cells, before
+        self.others = owned - {*names.live}
+        self.shared: dict[str, list[Any]] = {name: [before[name]] for name in names.live if name in cells and (
+            name not in owned and is_array(before[name]))}
         self.counter, self.line = counter, user_line()
         self.containers = _Containers(cells)
-        self.names = [name for name in dict.fromkeys(live) if name in cells]
+        self.names = [name for name in dict.fromkeys(names.live) if name in cells]
         self.values: dict[str, Flat | None] = {}
         self.kept: dict[str, dict[int, Any]] = {}
         self.outer: dict[str, dict[int, Any]] = {}
         for name in self.names:
             value = before[name]
-            if value is UNSET and not is_generated(name) and not (guaranteed and name not in turn):
+            if value is UNSET and not is_generated(name) and not (guaranteed and name not in names.turn):
                 raise refuse(f"`{name}` has no value before this `{what}`, whose number of turns is traced and may be "
                              f"0, and it is used later. Set `{name}` before the loop, to a value of the same type")
             self.values[name] = None if value is UNSET else self._begin(name, value)
@@ -544,7 +589,7 @@ class _Loop:
         begin: list[Any] = []
         for name in self.names:
             flat = self.values[name]
-            for leaf_number, aval in enumerate(self.avals[name]):
+            for leaf_number, aval in enumerate(self.avals.get(name, ())):
                 if aval is not None:
                     begin.append(zeros(aval) if flat is None or name in self.missing else
                                  cast_to(flat.leaves[leaf_number], aval))
@@ -558,7 +603,11 @@ class _Loop:
             outputs = bind_for(self.counter.length, step, captured, [zeros(_COUNTER), *begin])[1:]
         else:
             outputs = bind_while(asked.program, asked.captured, step, captured, [zeros(_COUNTER), *begin])[1:]
-        return self._values_of(outputs)
+        values = self._values_of(outputs)
+        for name, sources in self.shared.items():
+            for leaf in tree.leaves(values[name]):
+                mark_shared(leaf, [sources])
+        return values
 
     kept: dict[str, dict[int, Any]]
     """The containers from before the loop that a name has in every turn, as far as is known."""
@@ -604,6 +653,7 @@ class _Loop:
         after: dict[str, Flat | None] = {}
         places: list[int] = []
         widened: list[str] = []
+        new_shared: list[str] = []
         counter = self.counter
         around = Block(self.what, repeats=True)
 
@@ -616,17 +666,30 @@ class _Loop:
             around.of_turn = {id(each): each for name in self.kept
                               for each in containers_in(begin[name], self.kept[name])}
             write(self.cells, self.containers.write(begin))
+            for name in self.names:
+                if name in self.cells and is_array(begin[name]):
+                    hold_copy(self.cells[name], begin[name], owned=name not in self.shared)
+            names = [name for name in self.names if name in self.cells]
+            arrays = BlockArrays(self.cells, self.before, names, self.others, ())
             try:
                 with around:
+                    arrays.hold()
                     if counter is None:
                         self.body()
                     else:
                         self.body(counter.item(number))
-                values = {**read({name: self.cells[name] for name in self.names if name in self.cells}),
-                          **self.containers.read()}
+                    is_shared = arrays.release()
+                values = {**read({name: self.cells[name] for name in names}), **self.containers.read()}
                 shared = shared_in(values.values())
                 for name, value in values.items():
                     flat = after[name] = None if value is UNSET else self._after(name, value, around, widened)
+                    with_others: dict[int, list[Any]] = {}
+                    if flat is not None and (name not in names or is_shared(name)):
+                        with_others = shared_leaves(flat.leaves, shared=name in names)
+                    if is_array(value) and with_others and name not in self.shared:
+                        new_shared.append(name)
+                    if with_others:
+                        self.shared[name] = [*self.shared.get(name, ()), *itertools.chain(*with_others.values())]
                     self.outer.setdefault(name, {}).update({
                         id(each): each for each in containers_in(value, self.kept.get(name, {})) if id(each) in shared})
                     for leaf, aval in zip(*((flat.leaves, flat.avals) if flat else ((), ())), strict=True):
@@ -650,10 +713,12 @@ class _Loop:
             self.avals[name] = [*begins.avals]
         if new or widened:
             return None, [], []
-        changed = False
+        changed = bool(new_shared)
         for name in self.names:
             before, flat = self.values[name], after[name]
             if flat is None:
+                if before is None and is_generated(name) and not name.startswith(_ITEMS):
+                    continue  # the value of a `return` that Python knows not to run
                 if before is None:
                     raise refuse(f"{shown_name(name)} has no value after a turn of this `{self.what}`, and it is used "
                                  "later. Set it before the loop")
@@ -675,7 +740,7 @@ class _Loop:
         if name.startswith(_ITEMS) and _lengths_differ(before, after):
             raise refuse(f"{self.containers.shown(name)} is {_count_items(before)} before a turn of this `{self.what}` "
                          f"and {_count_items(after)} after it; the number of turns is traced, so the length must stay. "
-                         "Begin with an array of the greatest length, and write into it with x = x.at[i].set(v)")
+                         "Begin with an array of the greatest length, and write into it with x[i] = v")
         if before.structure != after.structure and _NOTHING in (before.structure, after.structure):
             raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and {after} after it; "
                          "the number of turns is traced, so the type must stay. In the place of None, begin with a "
@@ -683,7 +748,7 @@ class _Loop:
         if before.structure != after.structure:
             raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and "
                          f"{after} after it; the number of turns is traced, so the structure must stay. Use an "
-                         "array of fixed length, and x = x.at[i].set(v)")
+                         "array of fixed length, and x[i] = v")
         changed = False
         for number, (one, two) in enumerate(zip(self.avals[name], after.avals, strict=True)):
             if one is None or two is None:
@@ -696,7 +761,7 @@ class _Loop:
             if joined is None:
                 raise refuse(f"{shown_name(name)} is {one} before a turn of this `{self.what}` and {two} after it; the "
                              "number of turns is traced, so the shape must stay. Begin with an array of the final "
-                             "shape, and fill it with x = x.at[i].set(v)")
+                             "shape, and fill it with x[i] = v")
             if joined != one:
                 self.avals[name][number], changed = joined, True
         return changed

@@ -7,6 +7,8 @@ from enum import Enum
 from types import FunctionType, MemberDescriptorType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Aval, array_aval
 from fxgrad.engine.tracing.tape import aval_of
@@ -54,8 +56,8 @@ def copy_of(container: Any) -> Any:
 
 
 def replace_items(container: Any, items: Any) -> None:
-    """Give a container other items."""
-    if type(container) is list:
+    """Give a container, or an array of NumPy's, other items."""
+    if type(container) is list or isinstance(container, np.ndarray):
         container[:] = items
     else:
         inside = parts_of(container)

@@ -37,7 +37,8 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     Results on NumPy arrays are `Array`s; results on numbers alone are NumPy's scalars and arrays, the weak ones
     `Integer`s and `WeakArray`s.
     """
-    of_arrays, of_jax, has_weak = not args, False, "weak" in params and params["weak"]
+    is_made_weak = "weak" in params and params["weak"]
+    of_arrays, of_jax, has_weak = not args, False, is_made_weak
     below_byte = False  # whether an operand has a dtype that NumPy cannot compute with
     is_settled = False  # whether an operand is a strong float array: then a single output is strong, too
     for arg in args:
@@ -62,7 +63,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
         return xla_executor.evaluate(primitive, args, params)
     values = [*map(as_numpy, args)] if of_arrays else args
     outputs = numpy_executor.evaluate(primitive, values, params, below_byte)
-    if has_weak and (not is_settled or len(outputs) > 1) and (
+    if has_weak and (not is_settled or is_made_weak or len(outputs) > 1) and (
             of_arrays or any(type(output) not in _SCALARS for output in outputs)):
         avals = infer_types(primitive, [*map(aval_of, args)], params)
         return [make_weak(freeze_result(output, values)) if aval.weak else freeze_result(output, values) if of_arrays

@@ -76,8 +76,8 @@ def inplace_operator(symbol: str, function: Function) -> Function:
 def _other_owner(tracer: Tracer, count: int) -> str:
     """Return who else would observe a change of the array: "argument", "view", "name", or "" for none."""
     viewed = getattr(tracer, "viewed", tracer)
-    if type(viewed) is Tracer and viewed is not tracer:
-        return "view"
+    if viewed is not None and viewed is not tracer:
+        return "view" if isinstance(viewed, Tracer | np.ndarray) else "name"
     if viewed is tracer and any(var is tracer.variable for var in tracer.tape.root.outputs):
         return "" if tracer.tape.owns_inputs else "argument"
     return "name" if count > _allowed_references(tracer) else ""

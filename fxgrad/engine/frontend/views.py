@@ -47,7 +47,7 @@ def note_item_view(result: Any, args: tuple[Any, ...]) -> Any:
             if result is array:
                 return _note_base(result, array)
             result.viewed = array
-    elif _is_view(index, result):
+    elif is_view(index, result):
         return _note_base(result, args[0])
     return result
 
@@ -61,7 +61,8 @@ def _note_base(result: Any, array: Any) -> Any:
     return result
 
 
-def _is_view(index: Any, result: Any) -> bool:
+def is_view(index: Any, result: Any) -> bool:
+    """Return whether NumPy's result of `x[index]` is a view of `x`."""
     entries = index if isinstance(index, tuple) else (index,)
     if not all(map(_is_basic, entries)):
         return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -333,6 +334,19 @@ class Tape:
         """Yield each captured array, a copy if it could change, and the array that it was captured from."""
         return ((kept, value) for _, kept, value in self._identified.values())
 
+    def captures(self) -> Iterator[tuple[Variable, Any]]:
+        """Yield the variable of each captured array or tracer, and what it was captured from."""
+        return ((var, value) for var, _, value in self._identified.values())
+
+    def count_references(self, value: Any) -> int:
+        """Return how many references to a value this recording alone holds: since it captured it, or a view of it."""
+        entry = self._identified.get(id(value))
+        count = 0 if entry is None else 2 * (entry[1] is value) + (entry[2] is value)  # it is in `captured` too
+        if isinstance(value, np.ndarray):
+            count += sum(getattr(entry[2], "base", None) is value and sys.getrefcount(entry[2]) == _HELD_ONCE
+                         for entry in self._identified.values())
+        return count
+
     def _capture(self, value: Any, aval: Aval) -> Variable:
         if aval.vma:
             self.varies = True
@@ -465,6 +479,11 @@ class Tape:
         names = self.input_names() if self.input_names else [f"input {i}" for i in range(len(self.root.outputs))]
         sizes = sorted(f"the size {size}" for size in wanted if type(size) is SymbolicDim)
         return [name for name, root in zip(names, self.root.outputs, strict=True) if root in wanted] + sizes
+
+
+_probe = (object(),)
+_HELD_ONCE = sys.getrefcount(_probe[0])
+"""The number of references to an object that only a tuple has."""
 
 
 def read_atom(environment: dict[Variable, Any], atom: Atom) -> Any:

@@ -39,8 +39,9 @@ class Tracer:
 
     tape: Tape
     variable: Variable
-    viewed: Tracer | None
-    """The base if NumPy would return a view here, None for a copy; unset where it makes no difference."""
+    viewed: Any
+    """The base if NumPy would return a view here, None for a copy; unset where it makes no difference. Another object
+    stands for arrays that it may be."""
 
     def __init__(self, tape: Tape, variable: Variable) -> None:
         self.tape, self.variable = tape, variable

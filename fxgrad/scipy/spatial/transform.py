@@ -142,7 +142,7 @@ class Rotation(NamedTuple):
         result: Any = None
         for place, axis in enumerate(axes):
             half = given[..., place] / 2
-            zero = fnp.zeros_like(half)
+            zero = fnp.zeros_like(half, fnp.result_type(half))  # strong, like the quaternion then
             step = fnp.stack([fnp.sin(half) if axis == each else zero for each in range(3)] + [fnp.cos(half)], -1)
             result = step if result is None else product(result, step) if turning else product(step, result)
         return cls(result)

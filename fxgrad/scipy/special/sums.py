@@ -36,7 +36,7 @@ def _shift(x: Any, axes: tuple[int, ...]) -> Any:
     if not all(shape_of(x)[axis] for axis in axes):
         return None
     most = stop_gradient(reduce_max(parts, axes))
-    return convert(choose(is_finite(most), most, 0.0), aval_of(x).dtype)
+    return convert(choose(is_finite(most), most, 0.0), aval_of(x).dtype, aval_of(x).weak)
 
 
 def logsumexp(a: Any, axis: Axis = None, b: Any = None, keepdims: bool = False, return_sign: bool = False,

@@ -46,7 +46,8 @@ BINARY: dict[str, Function] = {
     "min": fnp.minimum, "dot_general": fnp.dot, "concatenate": lambda x, y: fnp.concatenate([x, y]),
     "stack": lambda x, y: fnp.stack([x, y]), "select_n": lambda x, y: fnp.where(x > 0, x, y), "eq": fnp.equal,
     "ne": fnp.not_equal, "lt": fnp.less, "le": fnp.less_equal, "gt": fnp.greater, "ge": fnp.greater_equal,
-    "rem": fnp.fmod, "atan2": fnp.arctan2, "and": lambda x, y: ((x > 0) & (y > 0), _small(x) & _small(y)),
+    "rem": fnp.fmod, "pow": fnp.power, "atan2": fnp.arctan2,
+    "and": lambda x, y: ((x > 0) & (y > 0), _small(x) & _small(y)),
     "or": lambda x, y: ((x > 0) | (y > 1), _small(x) | _small(y)),
     "scatter": lambda x, y: fnp.asarray(x).at[2].set(y[0]),
     "dynamic_slice": lambda x, y: lax.dynamic_slice(x, (1,), (2,)) + y[:2],
@@ -156,6 +157,29 @@ def of_nonzero(x):
             fnp.fmod(x, safe), fnp.sum(fnp.where(x > 0, fnp.log(x), 0.0)))
 
 
+def guarded(x):
+    """Choices of values that are computed from what the condition compares."""
+    near = fnp.where(abs(x) < 3.0, 0.5 * x * x, 0.0)
+    return (near, fnp.where(x > 0.5, 1.0 / (x - 0.25), 0.0), fnp.where(x > -1, fnp.log1p(x), 0.0), fnp.where(
+        x > 0, x ** 0.3, 0.0), fnp.where(-x > 1.0, fnp.sqrt(-x), x), fnp.where(~(abs(x) <= 1.0), 1.0 / x, 0.0),
+        fnp.where(abs(-x) > 0, fnp.log(abs(x)), 0.0), fnp.where(x < 1.0, fnp.log(1.0 - x), 0.0), fnp.where(
+        abs(x) < 0.5, fnp.arctanh(x), 0.0), fnp.where((x > 1) & (x < 2), 1.0 / (x - 3.0), 0.0))
+
+
+def sums_of_one_array(x):
+    rows = x.reshape(2, 3)
+    parts = fnp.exp(rows - fnp.max(rows, axis=1, keepdims=True))
+    shifted = fnp.exp(x - fnp.max(x))
+    return (x @ x, fnp.einsum("ij,ij->i", rows, rows), rows @ rows.T, fnp.sum(parts, axis=1), 1.0 / fnp.sum(shifted),
+            fnp.log(fnp.sum(shifted)), fnp.sum(fnp.exp(rows - fnp.max(rows, axis=0)), axis=1))
+
+
+def of_whole_rows(x):
+    square = fnp.concatenate([x, -x, x[:4]]).reshape(4, 4)
+    return (fnp.where(fnp.all(square > 0, axis=1), square, 1.0), fnp.where(fnp.any(square > 0, axis=0), 0.0, square),
+            fnp.where(fnp.all(x > 0), x, 1.0))
+
+
 def choice_of_two(x, y):
     return fnp.where(x < y, x, y), fnp.where(x <= y, y, x), fnp.where(x != y, x, 0.0), fnp.where(x == y, x, 0.0)
 
@@ -167,7 +191,7 @@ def branches(x):
             lax.cond(fnp.logical_not(first < 1), lambda v: v * 2, lambda v: v, first))
 
 
-@pytest.mark.parametrize("function", [choice, branches, of_nonzero])
+@pytest.mark.parametrize("function", [choice, branches, of_nonzero, guarded, sums_of_one_array, of_whole_rows])
 @given(ends=RANGES)
 @examples(60)
 def test_conditions_narrow_what_they_compare(function: Function, ends: Any) -> None:
@@ -180,7 +204,8 @@ def test_conditions_narrow_both_operands(first: Any, second: Any) -> None:
     assert_contained(choice_of_two, [tuple(first), tuple(second)])
 
 
-COMPILED = {"choice": choice, "branches": branches, "of_nonzero": of_nonzero, **{name: UNARY[name] for name in (
+COMPILED = {"choice": choice, "branches": branches, "of_nonzero": of_nonzero, "guarded": guarded,
+            "sums_of_one_array": sums_of_one_array, **{name: UNARY[name] for name in (
     "integer_pow", "log", "sqrt", "sign", "abs", "square", "cbrt", "log1p", "exp", "reduce_sum", "mul", "tanh")}}
 
 
@@ -241,6 +266,17 @@ def test_loops_and_quotients_of_integers_are_sound(function: Function, ends: Any
 def bounds(function: Function, *ranges: Any) -> list[tuple[float, float]]:
     found = fxgrad.bounds(function)(*ranges).results
     return [(each.low, each.high) for each in fxgrad.tree.leaves(found, is_leaf=lambda x: hasattr(x, "nan"))]
+
+
+def test_choices_are_computed_again_where_the_condition_holds() -> None:
+    every = np.full(6, -np.inf), np.full(6, np.inf)
+    near, inverse, *_ = bounds(guarded, every)
+    assert -4.6 < near[0] < near[1] < 4.6
+    assert inverse[0] == 0.0
+    assert inverse[1] < 4.1
+    assert bounds(lambda x: x @ x, every) == [(0.0, np.inf)]
+    assert bounds(lambda x: fnp.sum(fnp.exp(x - fnp.max(x))), every) == [(0.9, np.inf)]
+    assert bounds(of_whole_rows, every)[0] == (-np.inf, np.inf)  # a condition on rows stands beside columns
 
 
 def test_loops_are_bounded_by_their_conditions() -> None:

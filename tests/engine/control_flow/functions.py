@@ -698,11 +698,11 @@ CASES = [
     Case(growing_list, (8.0,), REFUSED, False,
          "`path`, which changes at {change}, is 1 item long before a turn of this `while` and 2 items long after it; "
          "the number of turns is traced, so the length must stay. Begin with an array of the greatest length, and "
-         "write into it with x = x.at[i].set(v)"),
+         "write into it with x[i] = v"),
     Case(growing_array, (np.ones(2), 2), REFUSED, False, "`x` is f64[2] before a turn of this `for` and f64[4] after "
                                                          "it; the number of turns is traced, so the shape must stay. "
-                                                         "Begin with an array of the final shape, and fill it with x "
-                                                         "= x.at[i].set(v)"),
+                                                         "Begin with an array of the final shape, and fill it with "
+                                                         "x[i] = v"),
     Case(recursive_ackermann, (3,), REFUSED, False, "recursive_ackermann calls itself inside the traced `if` at "
                                                     "{test}: both "
          "sides of a traced condition are traced, so the recursion would not end. Write a `while` loop, with a stack "

@@ -199,17 +199,17 @@ def test_lengths_that_depend_on_traced_values_are_refused_with_the_line_that_cha
     assert refusal(one_side, 1.5) == (
         f"`out`, which changes at {line_of(one_side, 4)}, is 1 item long if the condition of this `if` is true, and 0 "
         "items long otherwise. Both sides must leave as many items: choose a value first and change the list after the "
-        "block, or write into an array with x = x.at[i].set(v), and count\n"
+        "block, or write into an array with x[i] = v, and count\n"
         f"  at {line_of(one_side, 3)}")
     assert refusal(early, 20.0) == (
         f"`out`, which changes at {line_of(early, 6)}, is 0 items long if the condition of this `if` is true, and 1 "
         "item long otherwise. Both sides must leave as many items: choose a value first and change the list after the "
-        "block, or write into an array with x = x.at[i].set(v), and count\n"
+        "block, or write into an array with x[i] = v, and count\n"
         f"  at {line_of(early, 4)}")
     assert refusal(each_turn, 5.0) == (
         f"`out`, which changes at {line_of(each_turn, 4)}, is 1 item long before a turn of this `while` and 2 items "
         "long after it; the number of turns is traced, so the length must stay. Begin with an array of the greatest "
-        "length, and write into it with x = x.at[i].set(v)\n"
+        "length, and write into it with x[i] = v\n"
         f"  at {line_of(each_turn, 2)}")
     assert refusal(in_condition, 5.0) == (
         "the condition of this `while` changes a list or dict, and it is traced apart from the turn. Change it in the "
@@ -225,7 +225,7 @@ def test_a_traced_index_assigns_items_of_one_shape_alone() -> None:
 
     assert refusal(function, 1.5, 1) == (
         "a traced index selects an item of a list to assign, and the items and the value are not arrays of one shape. "
-        f"Keep them in one array, and write x = x.at[i].set(v)\n  at {line_of(function, 3)}")
+        f"Keep them in one array, and write x[i] = v\n  at {line_of(function, 3)}")
 
 
 OUTSIDE = [0.0]

@@ -92,7 +92,7 @@ def test_a_shape_that_grows_is_refused():
 
     assert refusal(f, np.ones(2), 2) == (
         "`x` is f64[2] before a turn of this `for` and f64[4] after it; the number of turns is traced, so the shape "
-        "must stay. Begin with an array of the final shape, and fill it with x = x.at[i].set(v)\n  at line 1 (in f)")
+        "must stay. Begin with an array of the final shape, and fill it with x[i] = v\n  at line 1 (in f)")
 
 
 def test_lists_stack_where_the_length_is_static_and_are_refused_where_it_is_traced():
@@ -125,7 +125,7 @@ def test_lists_stack_where_the_length_is_static_and_are_refused_where_it_is_trac
     assert refusal(traced, 1.0, 3) == (
         "`out`, which changes at line 3 (in traced), is 0 items long before a turn of this `for` and 1 item long after "
         "it; the number of turns is traced, so the length must stay. Begin with an array of the greatest length, and "
-        "write into it with x = x.at[i].set(v)\n  at line 2 (in traced)")
+        "write into it with x[i] = v\n  at line 2 (in traced)")
     assert float(jit(converted(inside))(1.0, 2)) == 9.0
     assert refusal(dictionary, 1.0, {"last": 0.0}) == (
         "a dict is changed inside the traced `if` at line 1 (in dictionary), which is traced once and may run never or "

@@ -212,11 +212,11 @@ def looked_up_in_a_dict(xs):
     return 1.0 if xs[0] in {1.0: 2} else 0.0  # here
 
 
-def array_changed_in_a_branch(xs):
-    out = np.zeros(3)
+def array_of_a_list_changed_in_a_branch(xs):
+    rows = [np.zeros(3), np.ones(3)]
     if xs[0] > 1:
-        out[0] = 1.0  # here
-    return out * xs
+        rows[0][1] = 1.0  # here
+    return rows[0] * xs
 
 
 SIDES = "if the condition of this `if` is true, and"
@@ -241,7 +241,7 @@ REFUSED = [
       "Write the keys in one order")),
     (adds_in_each_turn, ("`out`, which changes at test_idioms.py:{next} (in adds_in_each_turn), is 0 items long before "
       "a turn of this `while` and 1 item long after it; the number of turns is traced, so the length must stay. Begin "
-      "with an array of the greatest length, and write into it with x = x.at[i].set(v)")),
+      "with an array of the greatest length, and write into it with x[i] = v")),
     (two_lengths, (f"`found` is [f64[]] {SIDES} [f64[], f64[]] otherwise. Both sides must give values of one structure "
       "and type")),
     (slice_of_traced_length, ("a bound of this slice is traced, and its length must be known. Write "
@@ -265,9 +265,10 @@ REFUSED = [
       "sides must give values of one structure and type")),
     (looked_up_in_a_dict, ("a traced value is looked up in a dict, which needs its hash. Keep the values in a list or "
       "an array")),
-    (array_changed_in_a_branch, ("an array is changed inside the traced `if` at test_idioms.py:{before} (in "
-      "array_changed_in_a_branch), which is traced once and may run never or often. Write "
-      "x = fxgrad.numpy.at(x)[i].set(v)")),
+    (array_of_a_list_changed_in_a_branch, (
+        "an array is changed inside the traced `if` at test_idioms.py:{before} (in "
+        "array_of_a_list_changed_in_a_branch), which is traced once and may run never or often. Change a copy that has "
+        "a name of its own: x = x.copy(), then x[i] = v")),
 ]
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +11,7 @@ import pytest
 import fxgrad
 from fxgrad import python_control_flow
 from fxgrad.errors import ControlFlowError
+from tests.support.sources import load_source
 
 LISTS, OBJECTS = ["a", "b", "c"], ["p", "q"]
 HEAD = '''
@@ -83,20 +82,10 @@ def source(seed: int) -> str:
                       "    p, q = Box(x, 1.0), Box(0.0, x)", *body, "    return a, b, c, p.x, p.y, q.x, q.y", ""])
 
 
-def load(path: Path, seeds: list[int]) -> Any:
-    path.write_text("\n".join([HEAD, *map(source, seeds)]), encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.slow
 def test_random_functions_give_what_python_gives_or_are_refused(tmp_path: Path) -> None:
     seeds = [*range(60), *REGRESSIONS]
-    module = load(tmp_path / "random_containers.py", seeds)
+    module = load_source(tmp_path / "random_containers.py", "\n".join([HEAD, *map(source, seeds)]))
     refused, wrong = [], []
     for seed in seeds:
         function = getattr(module, f"f{seed}")

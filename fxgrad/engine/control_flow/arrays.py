@@ -1,0 +1,478 @@
+"""Arrays whose items converted code assigns: `x[i] = v` gives the name `x` a new array, if nobody else has the old one.
+
+NumPy changes the array for every name, container and view that has it. A new array in the name's place is equivalent if
+nothing else refers to the old one, which reference counts tell. Inside a traced block the names of such arrays hold
+tracers that only they refer to; an array that leaves a block and may be that of another name is marked (`Shared`).
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import CellType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from fxgrad import numpy as fnp
+from fxgrad.engine import dtypes
+from fxgrad.engine.control_flow.blocks import (
+    UNSET,
+    Place,
+    Shared,
+    block,
+    count_marks,
+    is_unknown,
+    item,
+    mutable,
+    note_array_change,
+    refuse,
+)
+from fxgrad.engine.core.arrays import Array
+from fxgrad.engine.frontend.operands import shape_of
+from fxgrad.engine.tracing.tape import Tape, aval_of, current
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import DTypeError
+
+Cells = Mapping[str, CellType]
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value is an array whose items can change, and no number."""
+    return isinstance(value, np.ndarray) or (type(value) is Tracer and bool(value.variable.aval.shape))
+
+
+def _is_result(value: Any) -> bool:
+    """Return whether a value is an array that a function of fxgrad made, and that nobody writes to."""
+    return type(value) is Array and not value.flags.writeable
+
+
+# --- who else has an array --------------------------------------------------------------------------------------------
+
+
+def _references(holders: list[Any]) -> int:
+    return sys.getrefcount(holders[0])
+
+
+_ALONE = _references([object()])
+
+
+def _count_others(holders: list[Any]) -> int:
+    """Return how many references there are to the object in a list, without the list and the notes of this library."""
+    value = holders[0]
+    noted, tape = count_marks(value), current.get()
+    while tape is not None:
+        noted += tape.count_references(value)
+        tape = tape.parent
+    return _references(holders) - _ALONE - noted - 1  # `value` is one
+
+
+def is_sole(cell: CellType, views: int = 0) -> bool:
+    """Return whether a variable alone has its array: no other name, container, view or caller would see a change.
+
+    Beside it there may be `views`, which are about to be dropped.
+    """
+    holders: list[Any] = [_content(cell)]
+    around = block.get()
+    expected = 1 if around is None else around.alone.get(id(holders[0]), 1)
+    return is_array(holders[0]) and _count_others(holders) == expected + views and _owns(holders[0])
+
+
+class _Probe:
+    """Counts the references to a value that is assigned, and that nothing else has."""
+
+    def __setitem__(self, _: Any, value: Any) -> None:
+        self.seen = sys.getrefcount(value)
+
+
+_probe = _Probe()
+_probe[0] = object()
+_ASSIGNED = _probe.seen
+
+
+def _owns(array: Any) -> bool:
+    """Return whether an array is no view, or one of an array that nothing else refers to; and not a caller's."""
+    if type(array) is Tracer:
+        base = getattr(array, "viewed", array)
+        if base is array:
+            return array.tape.owns_inputs or not any(var is array.variable for var in array.tape.root.outputs)
+    else:
+        base = array.base
+    if base is None:
+        return True
+    holders = [base]
+    del base
+    return is_array(holders[0]) and _count_others(holders) == 1 and _owns(holders[0])
+
+
+# --- traced blocks ----------------------------------------------------------------------------------------------------
+
+
+def owned_arrays(cells: Cells) -> set[str]:
+    """Return the names of variables that alone have their arrays."""
+    return {name for name, cell in cells.items() if is_sole(cell)}
+
+
+class BlockArrays:
+    """The arrays of the variables of a block while it is traced.
+
+    `live` are the names live after it, `owned` those with arrays that nothing else has, `stored` those whose arrays
+    change in place. `before` has the values from before the block.
+    """
+
+    def __init__(self, cells: Cells, before: Mapping[str, Any], live: Sequence[str], owned: Collection[str],
+                 stored: Collection[str]) -> None:
+        self._cells, self._before, self._live = cells, before, live
+        self._owned, self._stored = owned, {*stored}
+        self._held: dict[str, Any] = {}
+
+    def hold(self) -> None:
+        """Give each owned name whose array changes a tracer, on the tape of the block, that only the name has.
+
+        Of the other owned arrays it is noted how many references there are, with those that trace the block.
+        """
+        around = block.get()
+        assert around is not None
+        for name in self._owned:
+            if name in self._stored:
+                self._held[name] = hold_copy(self._cells[name], self._before[name])
+            else:
+                around.alone[id(self._before[name])] = _count_others([self._before[name]])
+
+    def release(self) -> Callable[[str], bool]:
+        """Drop the values of dead names, and return a function: whether another name may have the array of one."""
+        forget_dead(self._cells, self._before, self._live)
+        shared = {name for name in self._live if not is_sole(self._cells[name])}
+        for name, variable in self._held.items():
+            if has_variable(self._cells[name], variable):  # unchanged
+                self._cells[name].cell_contents = self._before[name]
+        return lambda name: name in shared
+
+
+def returned(variable: FunctionType) -> Any:
+    """Return the value of a variable that an early `return` gives: nothing changes the array after it."""
+    value = variable()
+    if block.get() is None or not is_array(value):
+        return value
+    del value
+    cell = _cell_of(variable)
+    return copy.copy(cell.cell_contents) if is_sole(cell) else cell.cell_contents
+
+
+def _cell_of(variable: FunctionType) -> CellType:
+    """Return the variable that a function of converted code reads."""
+    assert variable.__closure__ is not None
+    return variable.__closure__[0]
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def has_variable(cell: CellType, variable: Any) -> bool:
+    """Return whether a variable still has the array of this `Var`."""
+    value = _content(cell)
+    return type(value) is Tracer and value.variable is variable
+
+
+def forget_dead(cells: Cells, before: Mapping[str, Any], live: Collection[str]) -> None:
+    """Give variables that are not live after a block the values from before it."""
+    for name, cell in cells.items():
+        if name not in live and _content(cell) is not before[name] and isinstance(_content(cell), np.ndarray | Tracer):
+            if before[name] is UNSET:
+                del cell.cell_contents
+            else:
+                cell.cell_contents = before[name]
+
+
+def mark_shared(value: Any, sources: Iterable[Sequence[Any] | None]) -> Any:
+    """Return an array that comes out of a block, marked if it may be another one; None stands for no other."""
+    found = [each for each in sources if each is not None]
+    if found and type(value) is Tracer and value.variable.aval.shape:
+        value.viewed = Shared([source for each in found for source in each])
+    return value
+
+
+def shared_leaves(leaves: Sequence[Any], *, shared: bool) -> dict[int, list[Any]]:
+    """Return, for leaves of a value on the current tape that may be arrays of others, those from before it."""
+    tape, found = current.get(), {}
+    assert tape is not None
+    for number, leaf in enumerate(leaves):
+        sources = sources_of(leaf, tape) if is_array(leaf) else []
+        if sources or (shared and is_array(leaf)):
+            found[number] = sources
+    return found
+
+
+def hold_copy(cell: CellType, array: Any, *, owned: bool = True) -> Any:
+    """Give a variable a tracer of the array, of the innermost tape, that nothing else refers to; return its `Var`."""
+    tape = current.get()
+    assert tape is not None
+    if type(array) is Tracer and array.tape is tape:
+        held = Tracer(tape, array.variable)
+    else:
+        held = tape.capture(array)
+    held.viewed = None if owned else Shared([])
+    cell.cell_contents = held
+    return held.variable
+
+
+def sources_of(value: Any, tape: Tape) -> list[Any]:
+    """Return the arrays from outside of a tape that an array on it may be, or may be a view of."""
+    found: list[Any] = []
+    while isinstance(value, np.ndarray) or type(value) is Tracer:
+        if type(value) is not Tracer or value.tape is not tape:
+            found.append(value)
+            base = value.base if isinstance(value, np.ndarray) else getattr(value, "viewed", None)
+        else:
+            base = getattr(value, "viewed", None)
+            if base is None:
+                found += [source for var, source in tape.captures() if var is value.variable]
+        value = base
+    if type(value) is Shared:
+        found += value.sources
+    return found
+
+
+# --- item assignment --------------------------------------------------------------------------------------------------
+
+
+def stored(variable: FunctionType, name: str, is_parameter: bool) -> Any:
+    """Return the object of a variable whose items change; for an array, a place that gives the variable a new one."""
+    value = variable()
+    if not (is_array(value) if current.get() is not None else _is_result(value)):
+        return value
+    return ArrayItems(_cell_of(variable), name, is_parameter)
+
+
+def augmented(variable: FunctionType, name: str, value: Any) -> None:
+    """Prepare `name += value`, which changes a list or an array in place; raise if it would change for others too."""
+    around, target = block.get(), variable()
+    if around is None and isinstance(target, np.ndarray):
+        if not _has_tracer(value) or current.get() is None:
+            note_array_change(target, name)
+            return
+        cell = _cell_of(variable)
+        del target
+        if is_sole(cell):
+            hold_copy(cell, cell.cell_contents)
+        return
+    if around is not None and type(target) is Tracer and type(getattr(target, "viewed", None)) is Shared:
+        raise refuse(f"an operator such as += changes the array of `{name}` in place inside {around.text}, and another "
+                     f"name may hold that array. Write {name} = {name} + ...")
+    mutable(target)
+
+
+class ArrayItems(Place):
+    """The items of the array that a variable has."""
+
+    def __init__(self, cell: CellType, name: str, is_parameter: bool) -> None:
+        self._cell, self._name, self._is_parameter = cell, name, is_parameter
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return `x[index]` for an operator such as `+=`, which then assigns it."""
+        array = self._cell.cell_contents
+        mask = _mask_of(array, index)
+        if mask is None:
+            return _Operand(item(array, index))
+        one = np.ones((), aval_of(array).dtype)[()]
+        return _Operand(fnp.where(mask, array, one), mask)  # the other elements must not make NaNs
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        mask = None
+        if type(value) is _Operand:
+            value, mask = value.elements, value.mask
+        traced = _has_tracer(index) or _has_tracer(value)
+        if not traced and block.get() is None and isinstance(self._cell.cell_contents, np.ndarray) and not (
+                _is_result(self._cell.cell_contents) and is_sole(self._cell)):
+            array = self._cell.cell_contents
+            note_array_change(array, self._name)
+            array[index] = value
+            return
+        base = getattr(value, "viewed", None) if type(value) is Tracer else getattr(value, "base", None)
+        is_part = base is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED  # as in x[i] = x[j]
+        if type(base) is Shared and len(base.sources) == 1:
+            is_part = base.sources[0] is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED
+        del base
+        if not is_sole(self._cell, views=int(is_part)):
+            name, others, then = self._name, "another name, a container or a view", ""
+            if self._is_parameter:
+                others, then = "the caller, another name or a view", f", and return {name}"
+            raise refuse(f"{name}[...] = v changes the array of `{name}`, which {others} has too and would see change "
+                         f"in NumPy. Write {name} = {name}.copy() before{then}")
+        if mask is None and _has_unknown_bound(index):
+            mask = _mask_of(self._cell.cell_contents, index)
+            if np.shape(value):
+                raise refuse("x[a:b] = v with a traced bound takes one number v, since the length of the slice is not "
+                             "known. Write a loop, x[i] = v[i - a]")
+        if mask is not None:
+            index, value = ..., fnp.where(mask, value, self._cell.cell_contents)
+        self._cell.cell_contents = _updated(self._cell.cell_contents, index, value)
+
+    @property
+    def value(self) -> Any:
+        """The array."""
+        return self._cell.cell_contents
+
+    def sort(self, *args: Any, **kwargs: Any) -> None:
+        """Sort the array as its method does."""
+        self[...] = np.sort(self._cell.cell_contents, *args, **kwargs)
+
+    def fill(self, value: Any) -> None:
+        """Give all elements one value."""
+        self[...] = value
+
+    def apply_at(self, ufunc: np.ufunc, index: Any, *operands: Any) -> None:
+        """Change the elements as `ufunc.at` does: as often as an index selects them."""
+        method = _UPDATES.get(ufunc)
+        if method is None or not operands:
+            raise refuse(f"np.{ufunc.__name__}.at changes elements one after the other. Write a loop, {self._name}[i] "
+                         f"= np.{ufunc.__name__}({self._name}[i], ...)")
+        self[...] = getattr(fnp.at(self._cell.cell_contents)[index], method)(*operands)
+
+    def place(self, index: Any) -> Any:
+        """Return the part of the array that is changed in `x[index][...] = v`."""
+        return _Part(self, index)
+
+
+class _Part(Place):
+    """A view of an array whose items are assigned: the first index of `x[i][j] = v`."""
+
+    def __init__(self, whole: Any, index: Any) -> None:
+        self._whole, self._index = whole, index
+
+    def __getitem__(self, index: Any) -> Any:
+        return _Operand(item(self._whole[self._index].elements, index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        parts = self._index if isinstance(self._index, tuple) else (self._index,)
+        if not all(part is None or part is Ellipsis or isinstance(part, slice) or not np.shape(part)
+                   for part in parts):
+            raise refuse("x[index][...] = v with an array of indices changes a copy, and not x. Write one index, "
+                         "x[index, ...] = v")
+        row = self._whole[self._index].elements
+        value = value.elements if type(value) is _Operand else value
+        if _has_tracer(row) or _has_tracer(index) or _has_tracer(value):
+            changed = _updated(row, index, value)
+        else:
+            changed = np.array(row)
+            changed[index] = value
+        del row  # it is a view
+        self._whole[self._index] = changed
+
+    def place(self, index: Any) -> Any:
+        """Return a part of this part."""
+        return _Part(self, index)
+
+
+_UPDATES: dict[np.ufunc, str] = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.minimum: "min",
+                                 np.maximum: "max"}
+
+
+def _has_tracer(value: Any) -> bool:
+    if type(value) is Tracer:
+        return True
+    return isinstance(value, list | tuple | slice) and any(map(_has_tracer, (
+        (value.start, value.stop, value.step) if isinstance(value, slice) else value)))
+
+
+def _updated(array: Any, index: Any, value: Any) -> Any:
+    """Return a copy of an array in which `x[index]` is the value, as NumPy stores it."""
+    if isinstance(value, list | tuple):
+        value = fnp.asarray(value)
+    dtype = aval_of(array).dtype
+    if dtypes.is_complex(aval_of(value).dtype) and not dtypes.is_complex(dtype):
+        raise DTypeError(at_user_line(
+            f"x[...] = v: v is of dtype {aval_of(value).dtype.name} and x of dtype {dtype.name}, which has no room for "
+            "an imaginary part. Write x[...] = v.real, or make x a complex array"))
+    place = fnp.at(array)[index]
+    shape = np.shape(value)
+    while len(shape) > 1 and shape[0] == 1:  # NumPy leaves out leading axes
+        value, shape = value[0], shape[1:]
+    return place.set(value)
+
+
+class _Operand:
+    """The elements `x[index]` for an operator such as `+=`; those at a `mask` whose value is unknown."""
+
+    def __init__(self, elements: Any, mask: Any = None) -> None:
+        self.elements, self.mask = elements, mask
+
+    def apply(self, name: str, value: Any) -> _Operand:
+        """Apply an operator to the elements; raise if the result does not fit, as NumPy does."""
+        if not isinstance(self.elements, np.ndarray | Tracer) or not np.shape(self.elements):  # a number
+            self.elements = _PLAIN[name](self.elements, value)
+            return self
+        if isinstance(self.elements, np.ndarray) and not _has_tracer(value):
+            self.elements = getattr(operator, name)(self.elements.copy(), value)
+            return self
+        if self.mask is not None and np.shape(value):
+            raise refuse("x[mask] is changed by an array, and the mask or a bound is traced, so the number of elements "
+                         "is not known. Write x = fxgrad.numpy.where(mask, ..., x)")
+        dtype, self.elements = self.elements.dtype, _PLAIN[name](self.elements, value)
+        if not np.can_cast(self.elements.dtype, dtype, "same_kind"):
+            raise DTypeError(at_user_line(
+                f"x[...] is changed by an operator such as +=, whose result is of dtype {self.elements.dtype.name} and "
+                f"does not fit into x of dtype {dtype.name}. Write x[...] = (x[...] + v).astype(x.dtype)"))
+        return self
+
+
+_PLAIN = {name: getattr(operator, {"iand": "and_", "ior": "or_"}.get(name, name[1:])) for name in (
+    "iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift",
+    "irshift")}
+for _name in _PLAIN:
+    setattr(_Operand, f"__{_name}__", lambda self, value, name=_name: self.apply(name, value))
+
+
+def _has_unknown_bound(index: Any) -> bool:
+    """Return whether a bound of a slice in an index is traced."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(part, slice) and any(map(is_unknown, (part.start, part.stop, part.step))) for part in parts)
+
+
+def _mask_of(array: Any, index: Any) -> Any:
+    """Return which elements an index selects if their number is unknown: by a mask, or a slice; None otherwise."""
+    shape = shape_of(array)
+    if is_unknown(index) and bool(index.shape) and index.dtype == dtypes.bool_:
+        if index.shape != shape[:index.ndim]:
+            raise refuse(f"a mask of shape {index.shape} selects from an array of shape {shape}")
+        return fnp.reshape(index, (*index.shape, *[1] * (len(shape) - index.ndim)))
+    if not _has_unknown_bound(index):
+        return None
+    entries = [*index] if isinstance(index, tuple) else [index]
+    if any(each is Ellipsis for each in entries):
+        place = next(number for number, each in enumerate(entries) if each is Ellipsis)
+        entries[place:place + 1] = [slice(None)] * (len(shape) - len(entries) + 1)
+    if len(entries) > len(shape) or not all(isinstance(each, slice) or (
+            each is not None and not np.shape(each) and dtypes.kind_of(fnp.asarray(each).dtype) in "iu")
+            for each in entries):
+        raise refuse("a bound of this slice is traced, and beside it may stand numbers and slices. Write a loop")
+    mask = None
+    for axis, entry in enumerate(entries):
+        if isinstance(entry, slice) and entry.start is entry.stop is entry.step is None:
+            continue
+        places = np.reshape(np.arange(shape[axis]), (shape[axis], *[1] * (len(shape) - axis - 1)))
+        part = _in_slice(places, entry, shape[axis]) if isinstance(entry, slice) else fnp.equal(
+            places, fnp.where(fnp.less(entry, 0), entry + shape[axis], entry))
+        mask = part if mask is None else mask & part
+    return mask
+
+
+def _in_slice(places: Any, part: slice, size: int) -> Any:
+    """Return which places in an axis a slice selects, whose bounds may be traced."""
+    step = 1 if part.step is None else part.step
+    rises = fnp.greater(step, 0)
+    least, most = fnp.where(rises, 0, -1), fnp.where(rises, size, size - 1)
+
+    def place_of(bound: Any, default: Any) -> Any:
+        return default if bound is None else fnp.clip(fnp.where(fnp.less(bound, 0), bound + size, bound), least, most)
+
+    start, stop = place_of(part.start, fnp.where(rises, 0, size - 1)), place_of(part.stop, fnp.where(rises, size, -1))
+    inside = fnp.where(rises, (places >= start) & (places < stop), (places <= start) & (places > stop))
+    return inside & ((places - start) % fnp.maximum(fnp.abs(step), 1) == 0)

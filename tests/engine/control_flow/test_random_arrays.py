@@ -1,0 +1,208 @@
+"""Random functions in which arrays get several names and views, and their items are assigned: as NumPy, or refused."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import python_control_flow
+from fxgrad.errors import FxgradError
+from tests.support.sources import load_source
+
+VECTORS, MATRICES = ["a", "b", "c"], ["m", "k"]
+HEAD = "import numpy as np\n"
+START = ["    a, b, c = np.zeros(4), np.arange(4.0), x * np.ones(4)",
+         "    m, k, s = np.ones((4, 4)), np.arange(16.0).reshape(4, 4).copy(), 0.0"]
+
+
+class Writer:
+    """Writes one function; `counters` are the loops around the statement."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.counters: list[str] = []
+
+    def index(self) -> str:
+        kind = self.draw.random()
+        if kind < 0.5:
+            return self.draw.choice(["0", "1", "-1", "2"] if kind < 0.4 else ["n"])
+        return self.draw.choice(self.counters or ["3"])
+
+    def number(self) -> str:
+        kind = self.draw.random()
+        if kind < 0.25:
+            return self.draw.choice(["x", "1.0", "2.0", "0.5", "s"])
+        if kind < 0.5:
+            return f"{self.draw.choice(VECTORS)}[{self.index()}]"
+        if kind < 0.65:
+            return f"{self.draw.choice(MATRICES)}[{self.index()}, {self.index()}]"
+        if kind < 0.7:
+            return f"np.sum({self.draw.choice(VECTORS + MATRICES)})"
+        return f"({self.number()} {self.draw.choice('+-')} 0.5 * {self.number()})"
+
+    def vector(self) -> str:
+        kind, one = self.draw.random(), self.draw.choice(VECTORS)
+        matrix = self.draw.choice(MATRICES)
+        if kind < 0.75:
+            return self.draw.choice([one, one, f"{matrix}[{self.index()}]", f"{matrix}[:, {self.index()}]",
+                                     f"{matrix}.T[1]", f"{one}[::-1]", f"{one}.copy()", f"{one}.copy()", "np.zeros(4)",
+                                     "np.arange(4.0)"])
+        return f"({self.vector()} {self.draw.choice('+-')} 0.5 * {self.vector()})"
+
+    def matrix(self) -> str:
+        one = self.draw.choice(MATRICES)
+        return self.draw.choice([one, one, f"{one}.T", f"{one}.copy()", f"{one}.copy()", "np.zeros((4, 4))",
+                                 f"({one} + {self.vector()})"])
+
+    def statement(self, depth: int, level: int) -> list[str]:
+        indent, kind = "    " * level, self.draw.random()
+        if depth > 0 and kind < 0.22:
+            lines = [f"{indent}if {self.number()} > {self.number()}:", *self.block(depth - 1, level + 1)]
+            other = [f"{indent}else:", *self.block(depth - 1, level + 1)] if self.draw.random() < 0.6 else []
+            return lines + other
+        if depth > 0 and kind < 0.34:
+            self.counters.append(f"i{level}")
+            body = self.block(depth - 1, level + 1)
+            self.counters.pop()
+            return [f"{indent}for i{level} in range({self.draw.choice(['n', 'n', '2'])}):", *body]
+        if depth > 0 and kind < 0.37:
+            return [f"{indent}t{level} = {self.draw.choice(['0', 'n'])}",
+                    f"{indent}while t{level} < {self.draw.choice(['3', 'n + 1'])}:", f"{indent}    t{level} += 1",
+                    *self.block(depth - 1, level + 1)]
+        return [indent + self.assignment()]
+
+    def change(self, operator: str) -> str:
+        """Return a statement with a slice of unknown length, or a call that changes an array."""
+        one, matrix, index = self.draw.choice(VECTORS), self.draw.choice(MATRICES), self.index()
+        bounds = f"{self.draw.choice(['', 'n', '-n', index])}:{self.draw.choice(['', 'n', '-1', index])}"
+        return self.draw.choice([
+            f"{one}[{bounds}] {operator} {self.number()}", f"{matrix}[{bounds}, {index}] {operator} {self.number()}",
+            f"{matrix}[{index}, {bounds}] {operator} {self.number()}", f"{one}.sort()", f"{one}.fill({self.number()})",
+            f"np.add.at({one}, {index}, {self.number()})", f"np.minimum({self.vector()}, {self.number()}, out={one})",
+            f"np.fill_diagonal({matrix}, {self.number()})"])
+
+    def assignment(self) -> str:
+        kind, operator = self.draw.random(), self.draw.choice(["=", "=", "+=", "*="])
+        one, other = self.draw.choice(VECTORS), self.draw.choice(VECTORS)
+        matrix, index = self.draw.choice(MATRICES), self.index()
+        if self.draw.random() < 0.2:
+            return self.change(operator)
+        if kind < 0.25:
+            return f"{one}[{index}] {operator} {self.number()}"
+        if kind < 0.38:
+            return f"{matrix}[{index}{self.draw.choice([', ', ', ', ']['])}{self.index()}] {operator} {self.number()}"
+        if kind < 0.46:
+            part = self.vector()
+            part = f"{part}.copy()" if part.startswith(matrix) else part  # NumPy itself overwrites a row by a column
+            return f"{matrix}[{self.draw.choice([index, ':, ' + index])}] {operator} {part}"
+        if kind < 0.52:
+            return f"{one}[{self.draw.choice([':', '1:', ':-1', '::2'])}] {operator} {self.number()}"
+        if kind < 0.57:
+            array = self.draw.choice([one, matrix])
+            return f"{array}[{array} {self.draw.choice('<>')} {self.number()}] {operator} {self.number()}"
+        if kind < 0.62:
+            return f"{one}[1:] {operator} {other}[:-1]"
+        if kind < 0.66:
+            return f"{one}[{index}], {other}[{self.index()}] = {self.number()}, {self.number()}"
+        if kind < 0.72 and one != other:
+            return f"{one}, {other} = {other}, {one}"
+        if kind < 0.82:
+            return f"{one} = {self.vector()}"
+        if kind < 0.88:
+            return f"{matrix} = {self.matrix()}"
+        if kind < 0.94:
+            return f"{one} {self.draw.choice(['+=', '-='])} {self.vector()}"
+        return f"s = {self.number()}"
+
+    def block(self, depth: int, level: int) -> list[str]:
+        return [line for _ in range(self.draw.randrange(1, 4)) for line in self.statement(depth, level)]
+
+
+def source(seed: int) -> str:
+    writer = Writer(seed)
+    body = [line for _ in range(writer.draw.randrange(3, 7)) for line in writer.statement(2, 1)]
+    return "\n".join([f"def f{seed}(x, n):", *START, *body, "    return a, b, c, m, k, s", ""])
+
+
+KNOWN = '''
+def view_of_an_unchanged_matrix(x, n):
+    a, m = np.zeros(4), np.ones((4, 4))
+    for i in range(n):
+        a = m[i]
+    a[0] += x
+    return a, m
+
+def other_name_in_a_known_branch(x, n):
+    a, b, c = np.zeros(4), np.arange(4.0), x * np.ones(4)
+    if c[3] < 3.0:
+        if 0.5 > a[0]:
+            c = b
+        else:
+            b[3] += 1.0
+    b += c[::-1]
+    return a, b, c
+
+def reversed_view_in_a_turn(x, n):
+    a, b, c = np.zeros(4), np.arange(4.0), x * np.ones(4)
+    for i in range(n):
+        c = b[::-1]
+    b[3] *= a[3]
+    return b, c
+
+def other_name_in_an_inner_turn(x, n):
+    a, c = np.zeros(4), x * np.ones(4)
+    for i in range(n):
+        t = 0
+        while t < n + 1:
+            t += 1
+            a = c
+            c *= np.arange(4.0)
+    return a, c
+
+def row_at_a_traced_index(x, n):
+    m = np.ones((4, 4))
+    c = m[n] * 1.0
+    row = m[n]
+    m[3, 3] = m[2, 2] + 3.0
+    return row, c, x
+
+def view_beside_a_traced_index(x, n):
+    m = np.ones((4, 4))
+    a = m[1]
+    a[n] *= m[-1, 3] - x
+    return a, m
+'''
+
+
+def outcome(function: object, args: tuple[float, int]) -> str:
+    """Return "right", "wrong" or "refused"."""
+    wanted = fxgrad.tree_util.tree_leaves(function(*args))  # type: ignore[operator]
+    try:
+        program = fxgrad.make_program(python_control_flow(function))(*args)  # type: ignore[arg-type]
+    except FxgradError:
+        return "refused"
+    found = fxgrad.tree_util.tree_leaves(program(*args))
+    same = all(np.allclose(one, other, rtol=1e-9, equal_nan=True) for one, other in zip(found, wanted, strict=True))
+    return "right" if same else "wrong"
+
+
+def test_functions_that_were_wrong_are_refused(tmp_path: Path) -> None:
+    module = load_source(tmp_path / "known_arrays.py", HEAD + KNOWN)
+    names = [name for name in vars(module) if "_" in name and not name.startswith("__")]
+    assert len(names) == 6
+    assert {name: outcome(getattr(module, name), (1.5, 2)) for name in names} == dict.fromkeys(names, "refused")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_random_functions_give_what_numpy_gives_or_are_refused(tmp_path: Path) -> None:
+    seeds = range(80)
+    module = load_source(tmp_path / "random_arrays.py", "\n".join([HEAD, *map(source, seeds)]))
+    found = {(seed, args): outcome(getattr(module, f"f{seed}"), args) for seed in seeds
+             for args in ((1.5, 2), (-0.7, 0), (0.3, 3))}
+    assert not [source(seed) for (seed, _), what in found.items() if what == "wrong"]
+    assert sum(what == "right" for what in found.values()) > 0.5 * len(found), "most run"

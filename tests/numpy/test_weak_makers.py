@@ -1,0 +1,115 @@
+"""Arrays made like Python's numbers are weak, as these numbers are: float32 beside them stays float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+import fxgrad.numpy as fnp
+from fxgrad import lax
+
+MAKERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "zeros_like": (fnp.zeros_like, jnp.zeros_like), "ones_like": (fnp.ones_like, jnp.ones_like),
+    "empty_like": (fnp.empty_like, jnp.empty_like),
+    "full_like": (lambda x: fnp.full_like(x, 2), lambda x: jnp.full_like(x, 2)),
+    "lax.full_like": (lambda x: lax.full_like(x, 2), lambda x: jax.lax.full_like(x, 2)),
+    "imag": (fnp.imag, jnp.imag), "heaviside": (lambda x: fnp.heaviside(x, 0.5), lambda x: jnp.heaviside(x, 0.5)),
+}
+NUMBERS: list[Any] = [0.5, 2, 1j, np.float64(0.5)]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+def test_like_numbers_they_are_weak(name: str, number: Any) -> None:
+    ours, theirs = MAKERS[name]
+    if name == "heaviside" and isinstance(number, complex):
+        pytest.skip("not defined for complex numbers")
+    assert jax.typeof(jax.jit(theirs)(number if type(number) is not np.float64 else float(number))).weak_type
+    seen = []
+    for call in (ours, fxgrad.jit(ours), fxgrad.jit(lambda x: seen.append(fxgrad.typeof(ours(x))) or ours(x))):
+        found = call(number)
+        assert fxgrad.typeof(found).weak_type
+        np.testing.assert_array_equal(found, theirs(number))
+    assert all(each.weak_type for each in seen)
+    wanted = np.complex64 if isinstance(number, complex) and name != "imag" else np.float32
+    for call in (lambda x, y: fnp.multiply(x, ours(y)), fxgrad.jit(lambda x, y: x * ours(y))):
+        assert call(np.ones(2, np.float32), number).dtype == wanted
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_like_arrays_they_have_their_dtype(name: str) -> None:
+    ours, _ = MAKERS[name]
+    for dtype in (np.float32, np.float64, np.int32):
+        for call in (ours, fxgrad.jit(ours)):
+            found = call(np.ones(3, dtype))
+            assert not fxgrad.typeof(found).weak_type
+            assert found.dtype == (np.float32 if name == "heaviside" and dtype is np.int32 else dtype)
+
+
+def test_full_arrays_are_strong() -> None:
+    for dtype in (np.float64, np.complex128, np.int64):
+        for shape in ((), (3,)):
+            assert not fxgrad.typeof(lax.full(shape, 2, dtype)).weak_type
+            assert not fxgrad.typeof(fxgrad.jit(lambda x, dtype=dtype, shape=shape: lax.full(shape, x, dtype))(
+                2)).weak_type
+
+
+def test_with_a_dtype_they_are_strong() -> None:
+    for make in (fnp.zeros_like, fnp.ones_like, lambda x, dtype: fnp.full_like(x, 1, dtype),
+                 lambda x, dtype: lax.full_like(x, 1, dtype)):
+        assert not fxgrad.typeof(make(0.5, "float64")).weak_type
+
+
+def test_numpys_own_functions_make_strong_arrays_of_traced_numbers() -> None:
+    for make in (np.zeros_like, np.ones_like, np.empty_like, lambda x: np.full_like(x, 2.0)):
+        def call(x: Any, make: Callable[[Any], Any] = make) -> Any:
+            return np.ones(2, np.float32) * make(x)
+        assert fxgrad.jit(call)(0.5).dtype == call(0.5).dtype == np.float64
+
+
+@pytest.mark.parametrize("is_jitted", [True, False])
+def test_adam_by_hand_keeps_float32_beside_a_number(is_jitted: bool) -> None:
+    """Momenta are made by `zeros_like`; the loss came out in float64 from the second step on."""
+    def loss(p: Any, x: Any, y: Any) -> Any:
+        return fnp.mean((x @ p["w"] + p["b"] - y) ** 2)
+
+    def step(p: Any, state: Any, x: Any, y: Any) -> Any:
+        value, slopes = fxgrad.value_and_grad(loss)(p, x, y)
+        m, v, n = state
+        n = n + 1
+        m = fxgrad.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, slopes)
+        v = fxgrad.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, v, slopes)
+        p = fxgrad.tree.map(lambda p, m, v: p - 0.01 * (m / (1 - 0.9 ** n)) / (
+            fnp.sqrt(v / (1 - 0.999 ** n)) + 1e-8), p, m, v)
+        return p, (m, v, n), value
+
+    x, y = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32), np.full(8, 0.1, np.float32)
+    p: Any = {"w": fnp.zeros(3), "b": 0.0}
+    state: Any = (fxgrad.tree.map(fnp.zeros_like, p), fxgrad.tree.map(fnp.zeros_like, p), 0)
+    run = fxgrad.jit(step) if is_jitted else step
+    for _ in range(4):
+        p, state, value = run(p, state, x, y)
+        assert value.dtype == np.float32
+        assert p["w"].dtype == state[0]["w"].dtype == np.float32
+        assert fxgrad.typeof(p["b"]).weak_type
+
+
+def test_sums_of_exponentials_of_numbers_are_weak() -> None:
+    for call in (fxgrad.scipy.special.logsumexp, fxgrad.scipy.special.softmax, fxgrad.scipy.special.log_softmax):
+        for run in (call, fxgrad.jit(call)):
+            assert fxgrad.typeof(run(0.5)).weak_type
+    assert fxgrad.typeof(fxgrad.jit(fnp.gcd)(4, 6)).weak_type
+    assert fxgrad.typeof(fxgrad.jit(fnp.lcm)(4, 6)).weak_type
+
+
+def test_dtypes_themselves_are_complex_or_not() -> None:
+    for dtype in ("float32", "complex64"):
+        for given in (np.dtype(dtype), getattr(np, dtype), getattr(fnp, dtype)):
+            assert fnp.iscomplexobj(given) is (dtype == "complex64")
+            assert fnp.isrealobj(given) is (dtype != "complex64")
