@@ -14,6 +14,7 @@ from fxgrad.engine.executors.silence import silence_warnings
 from fxgrad.engine.frontend.operands import operand
 from fxgrad.engine.frontend.protocol import function_of
 from fxgrad.engine.frontend.ufuncs import has_reflected
+from fxgrad.engine.ops.conversion import converted
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import MutationError
@@ -230,9 +231,19 @@ def _with_options_of_jax(name: str, own: Function, defaults: dict[str, Any]) -> 
 
 
 def _astype(self: Array, dtype: Any, *args: Any, **options: Any) -> Any:
-    """Return the converted array: NumPy's method; for one-byte dtypes that NumPy lacks `fxgrad.numpy.astype`."""
-    if np.dtype(dtype).num >= dtypes.FIRST_ADDED or self.dtype.num >= dtypes.FIRST_ADDED:
+    """Return the converted array: NumPy's method; for one-byte dtypes that NumPy lacks `fxgrad.numpy.astype`.
+
+    NumPy wraps floats beyond the range of integers, or leaves them to the processor; here they are the nearest integer,
+    and NaN is 0, as for traced arrays.
+    """
+    after = np.dtype(dtype)
+    if after.num >= dtypes.FIRST_ADDED or self.dtype.num >= dtypes.FIRST_ADDED:
         return METHODS["astype"](self, dtype, *args, **options)
+    if after.kind in "iu" and self.dtype.kind in "fc":
+        with np.errstate(invalid="ignore"):
+            result = np.ndarray.astype(self, dtype, *args, **options)
+        result[...] = converted(np.asarray(self), after)
+        return result
     return np.ndarray.astype(self, dtype, *args, **options)
 
 

@@ -14,6 +14,7 @@ from fxgrad.engine.frontend.operands import (
     axes_of,
     axis_of,
     operands,
+    promote_beside,
     promote_inexact,
     promote_operands,
     refuse_complex,
@@ -59,7 +60,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     >>> float(trapezoid([1.0, 2.0, 3.0], dx=0.5))
     2.0
     """
-    y, = promote_inexact(as_array_operand(y))
+    y = promote_beside(y, dx if x is None else x)
     at = axis_of("trapezoid", axis, len(shape_of(y)))
     extent = shape_of(y)[at]
     steps = dx
@@ -85,7 +86,7 @@ def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edg
     """
     if edge_order not in (None, 1):
         raise UnsupportedError(at_user_line(f"gradient: edge_order={edge_order} is not supported; leave it out"))
-    f, = promote_inexact(as_array_operand(f))
+    f = promote_beside(f, *varargs)
     shape = shape_of(f)
     axes = axes_of("gradient", axis, len(shape)) if not isinstance(axis, Sequence) else \
         tuple(axis_of("gradient", each, len(shape)) for each in axis)

@@ -30,9 +30,10 @@ from fxgrad.numpy.shaping import transpose
 from fxgrad.numpy.statistics import mean
 
 
-def _variables(name: str, m: Any, y: Any, rowvar: bool) -> Any:
+def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
     """Return the variables as rows of one matrix."""
-    arrays = as_numpy_scalars(promote_inexact(*operands(*([m] if y is None else [m, y]))))
+    given = [as_dtype(each, dtype) for each in operands(*([m] if y is None else [m, y]))]
+    arrays = as_numpy_scalars(promote_inexact(*given))
     rows = []
     for array in arrays:
         shape = shape_of(array)
@@ -74,7 +75,7 @@ def _covariance(name: str, m: Any, y: Any, rowvar: bool, bias: bool, ddof: int |
     if dtype is not None and not dtypes.is_inexact(dtypes.canonical(dtype)):
         raise DTypeError(at_user_line(f"{name}: dtype must be a float or complex dtype, got "
                                       f"{dtypes.canonical(dtype).name}. Convert the result with .astype"))
-    x = as_dtype(_variables(name, m, y, rowvar), dtype)
+    x = _variables(name, m, y, rowvar, dtype)
     wanted = aval_of(x).dtype
     if wanted.itemsize < 4:
         x = as_dtype(x, dtypes.float32)

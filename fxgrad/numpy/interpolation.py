@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.frontend.operands import as_numpy_scalars, operands, promote_inexact, refuse_complex, shape_of
+from fxgrad.engine.frontend.operands import (
+    as_numpy_scalars,
+    operands,
+    promote_beside,
+    promote_inexact,
+    refuse_complex,
+    shape_of,
+)
 from fxgrad.engine.ops import ordering as sorting
 from fxgrad.engine.ops.joining import concatenate, unstack
 from fxgrad.engine.ops.shaping import slice_in_dim
@@ -31,8 +38,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     """
     x, xp, fp = operands(x, xp, fp)
     refuse_complex("interp", x, xp)
+    fp, = as_numpy_scalars([promote_beside(fp, x, xp)])
     x, xp = as_numpy_scalars(promote_inexact(x, xp))
-    fp, = as_numpy_scalars(promote_inexact(fp))
     if len(shape_of(xp)) != 1 or shape_of(xp) != shape_of(fp) or not shape_of(xp)[0]:
         raise ShapeError(at_user_line(f"interp: xp and fp of shapes {shape_of(xp)} and {shape_of(fp)}; vectors of one "
                                       "size are needed"))

@@ -15,11 +15,22 @@ from typing import IO, Any, NamedTuple, NoReturn
 from fxgrad import tree
 from fxgrad.errors import ProgramSyntaxError, UnsupportedError
 from fxgrad.extend import Signature, at_user_line
+from fxgrad.numpy import sets
+from fxgrad.numpy.linalg import decompositions, solving
+from fxgrad.scipy import optimize
+from fxgrad.scipy.spatial import transform
+from fxgrad.scipy.stats import ranks
 from fxgrad.text.json_reader import parse_json
 from fxgrad.text.values import is_named_tuple
+from fxgrad.training import distributions, optim, stochastic
 
 STAMP = 1980, 1, 1, 0, 0, 0
 """The timestamp of all entries, so that equal programs give equal archives."""
+LIBRARY_CLASSES: dict[str, type] = {
+    name: kind
+    for module in (decompositions, distributions, optim, optimize, ranks, sets, solving, stochastic, transform)
+    for name, kind in vars(module).items() if isinstance(kind, type) and is_named_tuple(kind)}
+"""The named tuples that functions of the library take and return, such as the states of optimizers, by name."""
 
 
 class Format(NamedTuple):
@@ -166,7 +177,7 @@ def _build_container(value: Any, classes: dict[str, type], where: str) -> Any:
 
 def _record(value: dict[str, Any], classes: dict[str, type], where: str) -> Any:
     name, fields = value["class"], value.get("fields")
-    kind: Any = classes.get(name) if isinstance(name, str) else None
+    kind: Any = {**LIBRARY_CLASSES, **classes}.get(name) if isinstance(name, str) else None
     if kind is None:
         fail_at(f"signature.{where}", f"there is no class {name!r}; named tuples of your own are passed as "
                                     "load(file, classes=[...])")

@@ -27,6 +27,7 @@ from fxgrad.numpy.elementwise import absolute, cos, expm1, log, sign, sqrt, squa
 from fxgrad.numpy.logic import less_equal, where
 from fxgrad.numpy.reductions import max as max_of
 from fxgrad.numpy.reductions import sum as sum_of
+from fxgrad.numpy.types import iscomplexobj
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -104,7 +105,8 @@ def adam(rate: Any = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: fl
 
     m ← β₁ m + (1 - β₁) g, s ← β₂ s + (1 - β₂) g², p ← p - rate · (m / (1 - β₁ᵗ)) / (√(s / (1 - β₂ᵗ)) + ε), after t
     updates. `weight_decay` times the parameter is added to its gradient. The rate is a number, which may be traced, or
-    a function of the number of updates before. Parameters keep their dtypes. Raises as `sgd` does.
+    a function of the number of updates before. Parameters keep their dtypes; of complex gradients the average is of
+    |g|², which is real. Raises as `sgd` does.
 
     >>> import fxgrad
     >>> optimizer = fxgrad.optim.adam(0.1)
@@ -136,7 +138,7 @@ def _adam(what: str, rate: Any, beta1: float, beta2: float, epsilon: float, weig
     _check(what, rate=rate, beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
 
     def init(params: Parameters) -> Moments:
-        return Moments(0, *(tree.map(lambda p: 0 * p, params) for _ in range(2)))
+        return Moments(0, tree.map(lambda p: 0 * p, params), _no_squares(params))
 
     @_with_names
     def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
@@ -145,14 +147,14 @@ def _adam(what: str, rate: Any, beta1: float, beta2: float, epsilon: float, weig
             gradients = _add_decay(gradients, params, weight_decay)
         count = state.count + 1
         first = _averages(beta1, state.first, gradients)
-        second = _averages(beta2, state.second, tree.map(lambda g: g * g, gradients))
+        second = _averages(beta2, state.second, tree.map(_square, gradients))
         now = _rate_after(rate, state.count)
         shrink = 1 - now * weight_decay if decoupled else 1.0
 
         def step(p: Any, m: Any, s: Any) -> Any:
-            m, s = m / _cast_to(_bias_correction(beta1, count, p), p), s / _cast_to(_bias_correction(beta2, count, p),
-                                                                                    p)
-            return _cast_to(shrink, p) * p - _cast_to(now, p) * m / (s ** _cast_to(0.5, p) + _cast_to(epsilon, p))
+            m, s = m / _cast_to(_bias_correction(beta1, count, s), m), s / _cast_to(_bias_correction(beta2, count, s),
+                                                                                    s)
+            return _cast_to(shrink, p) * p - _cast_to(now, p) * m / (s ** _cast_to(0.5, s) + _cast_to(epsilon, s))
 
         return tree.map(step, params, first, second), Moments(count, first, second)
 
@@ -185,6 +187,17 @@ def _averages(beta: float, averages: Parameters, values: Parameters) -> Paramete
     return tree.map(lambda m, g: _cast_to(beta, m) * m + _cast_to(1 - beta, m) * g, averages, values)
 
 
+def _square(gradient: Any) -> Any:
+    """Return the square of the magnitude, which is real for complex gradients too."""
+    if not iscomplexobj(gradient):
+        return gradient * gradient
+    return gradient.real * gradient.real + gradient.imag * gradient.imag
+
+
+def _no_squares(params: Parameters) -> Parameters:
+    return tree.map(lambda p: 0 * (p.real if iscomplexobj(p) else p), params)
+
+
 def _rate_after(rate: Any, count: Any) -> Any:
     """Return the learning rate of the update after `count` others."""
     return rate(count) if callable(rate) else rate
@@ -213,7 +226,8 @@ def _cast_to(number: Any, array: Any) -> Any:
 def rmsprop(rate: Any = 1e-2, decay: float = 0.99, epsilon: float = 1e-8) -> Optimizer:
     """RMSprop (Hinton, 2012): s ← decay · s + (1 - decay) g², p ← p - rate · g / (√s + ε), as PyTorch has it.
 
-    The rate is as that of `adam`. The state is `Moments`, its first average None. Raises as `sgd` does.
+    The rate and complex gradients are as those of `adam`. The state is `Moments`, its first average None. Raises as
+    `sgd` does.
 
     >>> import fxgrad
     >>> optimizer = fxgrad.optim.rmsprop(0.1, 0.75)
@@ -226,13 +240,12 @@ def rmsprop(rate: Any = 1e-2, decay: float = 0.99, epsilon: float = 1e-8) -> Opt
     @_with_names
     def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
         _check_match("rmsprop", gradients, params)
-        second, now = _averages(decay, state.second, tree.map(lambda g: g * g, gradients)), _rate_after(rate,
-                                                                                                        state.count)
-        params = tree.map(lambda p, g, s: p - _cast_to(now, p) * g / (s ** _cast_to(0.5, p) + _cast_to(epsilon, p)),
+        second, now = _averages(decay, state.second, tree.map(_square, gradients)), _rate_after(rate, state.count)
+        params = tree.map(lambda p, g, s: p - _cast_to(now, p) * g / (s ** _cast_to(0.5, s) + _cast_to(epsilon, s)),
                           params, gradients, second)
         return params, Moments(state.count + 1, None, second)
 
-    return Optimizer(lambda params: Moments(0, None, tree.map(lambda p: 0 * p, params)), update)
+    return Optimizer(lambda params: Moments(0, None, _no_squares(params)), update)
 
 
 @hide_frames

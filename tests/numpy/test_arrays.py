@@ -255,6 +255,21 @@ def test_shapes_that_do_not_fit(other: Any) -> None:
         "Insert an axis with x[:, None] or x.reshape(...), or transpose one of them\n  at test_arrays.py:")
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+@pytest.mark.parametrize("before", ["float16", "float32", "float64", "complex64"])
+def test_floats_beyond_integers_are_converted_as_compiled_code_does(before: str, dtype: str) -> None:
+    with np.errstate(over="ignore"):
+        values = np.array([300.0, -5.5, np.nan, np.inf, -np.inf, 1e20, -1e20, 2.5]).astype(before)
+    found, expected = fnp.asarray(values).astype(dtype), fxgrad.jit(lambda x: x.astype(dtype))(values)
+    assert (type(found), found.dtype) == (Array, np.dtype(dtype))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(fnp.asarray(values).astype(dtype, copy=False, order="F"), expected)
+    found[0] = 1  # NumPy's method makes writable arrays
+    assert fnp.asarray(values)[0].astype(dtype) == expected[0]
+    assert fnp.asarray(values[:0]).astype(dtype).shape == (0,)
+
+
 def test_what_is_no_number_here_is_left_to_numpy() -> None:
     x = fnp.arange(3)
     assert (x == None).tolist() == [False] * 3  # noqa: E711

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -204,3 +206,35 @@ def test_messages() -> None:
         "quantile: method must be one of linear, interpolated_inverted_cdf, hazen, weibull, median_unbiased, "
         "normal_unbiased, lower, higher, midpoint, nearest, inverted_cdf, averaged_inverted_cdf, closest_observation, "
         "got 'best'")
+
+
+def test_dtype_holds_the_digits_of_integers() -> None:
+    """Neither the default dtype nor float32 lies between 32-bit integers and the dtype that is given."""
+    x = np.array([2 ** 24 + 1, 2 ** 24 + 1, 2 ** 24 + 4], np.int32)
+    several: list[Callable[[Any, Any], Any]] = [
+        lambda xp, x: xp.mean(x, dtype=float), lambda xp, x: xp.var(x, dtype=float),
+        lambda xp, x: xp.std(x, dtype=float), lambda xp, x: x.mean(dtype=float),
+        lambda xp, x: xp.mean(x, dtype=np.int32), lambda xp, x: xp.mean(x, dtype=np.int64),
+        lambda xp, x: xp.mean(x, dtype=complex), lambda xp, x: xp.mean(x, dtype=float, where=x > 0),
+        lambda xp, x: xp.var(x, dtype=float, where=x > 0, ddof=1), lambda xp, x: xp.nanmean(x, dtype=float),
+        lambda xp, x: xp.nanvar(x, dtype=float), lambda xp, x: xp.nanstd(x, dtype=float),
+        lambda xp, x: xp.cov(x, dtype=float), lambda xp, x: xp.cov(x, x[::-1], dtype=float)]
+    for function in several:
+        expected = function(np, x)
+        for found in (function(fnp, fnp.asarray(x)), fxgrad.jit(functools.partial(function, fnp))(x)):
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_integers_beside_distances_in_float64_keep_their_digits() -> None:
+    y, x = np.array([2 ** 24 + 1, 2 ** 24 + 1, 2 ** 24 + 4], np.int32), np.array([1.0, 2.0, 3.0])
+    several: list[Callable[[Any, Any, Any], Any]] = [
+        lambda xp, y, x: xp.trapezoid(y, x), lambda xp, y, x: xp.trapezoid(y, dx=x[2]),
+        lambda xp, y, x: xp.gradient(y, x), lambda xp, y, x: xp.gradient(y, x[1]),
+        lambda xp, y, x: xp.interp(x + 0.5, x, y), lambda xp, y, x: xp.interp(x, y[[1, 0, 2]] - y[0], y)]
+    for function in several:
+        expected = function(np, y, x)
+        for found in (function(fnp, *map(fnp.asarray, (y, x))), fxgrad.jit(functools.partial(function, fnp))(y, x)):
+            assert found.dtype == np.float64
+            np.testing.assert_allclose(found, expected, rtol=1e-14)
+    assert fnp.trapezoid(fnp.asarray(y), dx=0.5).dtype == np.float32

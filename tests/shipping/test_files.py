@@ -102,6 +102,16 @@ def test_named_tuples_and_keywords() -> None:
                                  "load(file, classes=[...])")
 
 
+def test_named_tuples_of_the_library_are_known() -> None:
+    optimizer = fxgrad.optim.adam(0.1)
+    state = optimizer.init(W)
+    step = again(optimizer.update, W, state, W)
+    assert type(step(W, state, W)[1]) is type(state)
+    assert type(again(fnp.linalg.slogdet, np.eye(2))(np.eye(2))) is type(fnp.linalg.slogdet(np.eye(2)))
+    normal = fxgrad.distributions.Normal(0.5, 2.0)
+    assert again(lambda d, x: d.scale * x, normal, X)(normal, X).shape == X.shape
+
+
 def test_equal_programs_make_equal_files_and_paths_are_replaced(tmp_path: Path) -> None:
     first, second = tmp_path / "first", str(tmp_path / "second")
     fxgrad.save(first, mlp, P, X)

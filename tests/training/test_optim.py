@@ -118,13 +118,14 @@ OF_DTYPES: dict[str, tuple[optim.Optimizer, Any]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", *(pytest.param(name, marks=pytest.mark.slow)
-                                              for name in ("bfloat16", "float64"))])
+@pytest.mark.parametrize("dtype", ["float32", "complex64", *(
+    pytest.param(name, marks=pytest.mark.slow) for name in ("bfloat16", "float64", "complex128"))])
 def test_parameters_keep_their_dtype_and_steps_are_optaxs(dtype: str) -> None:
     wrong = []
     with jax.enable_x64(True):
-        start = np.asarray(jax.numpy.asarray([0.5, -1.5, 2.0], dtype))
-        gradients = [np.asarray(jax.numpy.asarray([1.0, -0.5, 0.25 * k - 0.6], dtype)) for k in range(5)]
+        turn = 0.8 - 0.6j if dtype.startswith("complex") else 1.0
+        start = np.asarray(jax.numpy.asarray([0.5, -1.5, 2.0 * turn], dtype))
+        gradients = [np.asarray(jax.numpy.asarray([turn, -0.5 * turn, 0.25 * k - 0.6], dtype)) for k in range(5)]
         for name, (own, other) in OF_DTYPES.items():
             theirs, their_state = jax.numpy.asarray(start), other.init(jax.numpy.asarray(start))
             for gradient in gradients:
@@ -137,8 +138,8 @@ def test_parameters_keep_their_dtype_and_steps_are_optaxs(dtype: str) -> None:
                         if restored:
                             state = fxgrad.tree.map(np.asarray, state)
                         params, state = update(gradient, state, params)
-                    near = np.allclose(np.asarray(params, np.float64), np.asarray(theirs, np.float64),
-                                       rtol={"float32": 2e-5, "bfloat16": 3e-2, "float64": 1e-7}[dtype])
+                    near = np.allclose(np.asarray(params, np.complex128), np.asarray(theirs, np.complex128), rtol={
+                        "bfloat16": 3e-2, "float32": 2e-5, "complex64": 2e-5}.get(dtype, 1e-7))
                     if params.dtype != start.dtype or not near:
                         wrong.append((name, way, restored, params, theirs))
     assert not wrong

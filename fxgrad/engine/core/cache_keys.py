@@ -47,12 +47,15 @@ def cache_key(value: Any) -> Any:
     (True, False, False)
     >>> cache_key((1,)) == cache_key((1.0,)), cache_key([]) == cache_key([])
     (False, False)
+    >>> nan = float("nan")
+    >>> cache_key(nan) == cache_key(nan), cache_key(nan) == cache_key(-nan)
+    (True, False)
     """
     kind = type(value)
     if kind in _BY_EQUALITY:
         return kind, value
     if kind is float or kind is complex:
-        return kind, repr(value)
+        return kind, repr(value) if value == value else np.asarray(value).tobytes()  # noqa: PLR0124  (NaNs have signs)
     if kind is tuple:
         return kind, *map(cache_key, value)
     if isinstance(value, np.generic):

@@ -186,6 +186,19 @@ def promote_inexact(*values: Any) -> list[Any]:
     return [cast_operand(value, dtype, weak) for value in values]
 
 
+def promote_beside(values: Any, *others: Any) -> Any:
+    """Return an operand as `promote_inexact` does; integers beside arrays of 64 bits as float64.
+
+    The result has 64 bits, and the default dtype may lack digits of the integers.
+    """
+    values = as_array_operand(values)
+    wide = any(aval.dtype in (dtypes.float64, dtypes.complex128) and not aval.weak
+               for aval in map(aval_of, map(as_array_operand, others)))
+    if wide and not dtypes.is_inexact(aval_of(values).dtype):
+        return as_dtype(values, dtypes.float64)
+    return promote_inexact(values)[0]
+
+
 def as_numpy_scalars(values: Sequence[Any]) -> list[Any]:
     """Return promoted operands with Python numbers as NumPy scalars, for functions of several operations."""
     return [aval_of(value).dtype.type(value) if type(value) in PYTHON_SCALARS else value for value in values]

@@ -19,7 +19,7 @@ from fxgrad.engine.core.sizes import surely_less
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.arithmetic import complex_extremum, extremum_share, mul, sub
-from fxgrad.engine.ops.comparison import gt, lt
+from fxgrad.engine.ops.comparison import eq, gt, lt
 from fxgrad.engine.ops.exponential import exp
 from fxgrad.engine.ops.families import check_axes, check_kind, check_same_dtype, linear_unary
 from fxgrad.engine.ops.joining import align_batch_axes
@@ -169,7 +169,7 @@ def _extremum_weights(is_chosen: Callable[[Any, Any], Any]) -> Callable[..., tup
     def weights(x: Any, out: Any, axis: int, reverse: bool) -> tuple[Any, Any]:
         """Return the shares of the extremum before, and of the element: 1/2 each at a tie, as a repeated max of two.
 
-        The first element has nothing before it.
+        The first element has nothing before it. Where the extremum is NaN both shares are 0, as of `maximum`.
         """
         size, config = aval_of(x).shape[axis], [(0, 0, 0)] * len(aval_of(x).shape)
         config[axis] = (0, 1, 0) if reverse else (1, 0, 0)
@@ -177,7 +177,7 @@ def _extremum_weights(is_chosen: Callable[[Any, Any], Any]) -> Callable[..., tup
         share = extremum_share(slice_in_dim(x, *at, axis), slice_in_dim(out, *at, axis),
                                slice_in_dim(out, *before, axis), is_chosen)
         given = pad(share, scalar_like(1.0, x), config)
-        return sub(1.0, given), given
+        return where(eq(out, out), sub(1.0, given), 0.0), given
     return weights
 
 

@@ -247,7 +247,23 @@ def convert_to(graph: OnnxGraph, x: OnnxValue, dtype: Any) -> OnnxValue:
     """Convert to a dtype as NumPy does where the standard leaves the conversion open: to bool by a comparison."""
     if dtype.kind == "b" and x.dtype.kind != "b":
         return graph.operation("Not", graph.operation("Equal", x, library.zero_like(graph, x)))
+    if dtypes.is_floating(x.dtype) and dtypes.is_integer(dtype):
+        return _to_whole(graph, x, dtype)
     return graph.cast(x, dtype)
+
+
+def _to_whole(graph: OnnxGraph, x: OnnxValue, dtype: Any) -> OnnxValue:
+    """Convert floats to integers: beyond the range to the nearest one and NaN to 0, which ONNX leaves open."""
+    wide = graph.cast(x, np.dtype(np.float32)) if x.dtype.itemsize < 4 else x
+    wide = graph.where(graph.isnan(wide), graph.number(0, wide.dtype), wide)
+    limits = dtypes.iinfo(dtype)
+    least, greatest = int(limits.min), int(limits.max)
+    below = graph.operation("LessOrEqual", wide, graph.number(least - 1.0, wide.dtype))
+    above = graph.operation("GreaterOrEqual", wide, graph.number(greatest + 1.0, wide.dtype))
+    if dtypes.is_below_byte(dtype):  # to which runtimes round floats
+        wide = graph.cast(wide, np.dtype(np.int32))
+    whole = graph.where(below, graph.number(least, dtype), graph.cast(wide, dtype))
+    return graph.where(above, graph.number(greatest, dtype), whole)
 
 
 @register_onnx_rule("bitcast_convert_type")

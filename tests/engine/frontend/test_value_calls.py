@@ -176,6 +176,8 @@ def test_numbers_are_told_apart_by_type_and_bits() -> None:
     for f in (fnp.multiply, fnp.add, fnp.power):
         for number in cases * (value_calls.CALLS_BEFORE + 2):
             assert description(f(x, number)) == description(plain(f, x, number)), (f, number)
+    for number in (float("nan"), -float("nan"), complex(1, float("nan")), complex(1, -float("nan"))) * 9:
+        assert description(fnp.where(x > 1, x, number)) == description(plain(fnp.where, x > 1, x, number))
     signs = [fnp.copysign(np.ones(2), zero).tolist() for _ in range(9) for zero in (0.0, -0.0)]
     assert signs == [[1.0, 1.0], [-1.0, -1.0]] * 9
 

@@ -61,6 +61,9 @@ AS_JAX: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]
                         (np.array([[1.0, 1.0], [2.0, 3.0]]),)),
     "cummax": (lambda x: cummax(x, 0), lambda x: lax.cummax(x, 0), (array(1, 1, 0, 1, 3),)),
     "cummin": (lambda x: cummin(x, 0, True), lambda x: lax.cummin(x, 0, reverse=True), (array(1, 1, 0, 1, 3),)),
+    "cummax with NaNs": (lambda x: cummax(x, 0), lambda x: lax.cummax(x, 0), (array(3, 1, NAN, 5, NAN, 2),)),
+    "cummin with NaNs": (lambda x: cummin(x, 0, True), lambda x: lax.cummin(x, 0, reverse=True), (
+        array(NAN, 5, NAN, 1, 3),)),
     "pow at 0": (exponential.pow, lax.pow, (array(0, 0, 0), array(1, 2, 3))),
     "pow of negative": (lambda x: exponential.pow(x, array(2, 3)), lambda x: lax.pow(x, array(2, 3)), (array(-2, -3),)),
     "sqrt": (sqrt, lax.sqrt, (array(0, 4),)),

@@ -17,6 +17,8 @@ NARROW = X.astype(np.float32)
 WORDS = (np.arange(30, dtype=np.int32).reshape(2, 5, 3) * 37) % 101
 IMAGE, KERNEL = NARROW.reshape(1, 2, 3, 4), np.linspace(-1.0, 1.0, 36, dtype=np.float32).reshape(2, 2, 3, 3)
 MATRIX = np.array([[0.1, 2.0, -1.0], [4.0, 0.5, 0.3], [1.0, -3.0, 2.5]])
+BEYOND = np.array([1.5, -2.5, -128.7, 127.9, 255.5, -0.9, 300.0, np.inf, -np.inf, np.nan, 1e20, -1e20, 2.0 ** 31,
+                   -2.0 ** 31, 2.0 ** 63, -2.0 ** 63, 2.0 ** 62])
 
 
 def running(reverse: bool) -> Callable[..., Any]:
@@ -34,6 +36,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "bits as other numbers": (lambda x, n: (
         lax.bitcast_convert_type(x, np.int32), lax.bitcast_convert_type(n, np.float32),
         lax.bitcast_convert_type(n, np.uint32)), (NARROW, WORDS + 2 ** 30)),
+    "floats as whole numbers, beyond their range": (lambda x: [fnp.astype(x, dtype) for dtype in (
+        "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")], (BEYOND,)),
+    "narrow floats as whole numbers": (lambda x: [fnp.astype(fnp.astype(x, narrow), dtype) for narrow in (
+        "float32", "float16", "bfloat16", "float8_e5m2") for dtype in ("int8", "uint8", "int32", "int64")], (BEYOND,)),
+    "floats as integers of 4 bits": (lambda x: [fnp.astype(fnp.astype(x, narrow), "int32") for narrow in (
+        "int4", "uint4")], (BEYOND,)),
     "sums of bits": (lambda n: (lax.reduce_xor(n, (1,)), lax.reduce_and(n, (0,)), lax.reduce_or(n, (2,))), (WORDS,)),
     "convolutions": (lambda x, w: (lax.conv_general_dilated(x, w, (1, 1), [(1, 1), (0, 2)]),
                                    lax.conv_general_dilated(x, w, (1, 2), "VALID"),
