@@ -150,3 +150,19 @@ def test_messages(function: Any, error: Any, text: str) -> None:
 
 def test_jax_arrays_stay_jax_arrays() -> None:
     assert isinstance(fnp.matmul(jnp.asarray(A), jnp.asarray(M)), jnp.ndarray)
+
+
+@pytest.mark.parametrize("shapes", [((4, 3, 5), (4, 5), ((0, 2), (0, 1))), ((4, 3, 5), (5, 4), ((0, 2), (1, 0))),
+                                    ((4, 3, 5), (4,), ((0,), (0,))), ((7, 9), (9,), ((1,), (0,))),
+                                    ((7, 9), (7, 4), ((0,), (0,)))])
+def test_repeated_elements_give_the_bits_of_stored_ones(shapes: Any) -> None:
+    """A gradient's cotangents are one number repeated, stored or not; NumPy sums the latter in another order."""
+    random = np.random.default_rng(0)
+    left, right, contracted = shapes
+    for _ in range(20):
+        x, repeated = random.normal(size=left), np.broadcast_to(random.normal(), right)
+        for first, second, axes in ((x, repeated, contracted), (repeated, x, contracted[::-1])):
+            numbers = axes, ((), ())
+            np.testing.assert_array_equal(
+                fxgrad.lax.dot_general(first, second, numbers),
+                fxgrad.lax.dot_general(np.array(first), np.array(second), numbers), strict=True)

@@ -111,9 +111,14 @@ def _general_product(x_shape: Shape, y_shape: Shape, dimension_numbers: DotDimen
 
     def product(x: Any, y: Any) -> Any:
         left, right = x.transpose(x_order).reshape(x_matrix), y.transpose(y_order).reshape(y_matrix)
-        return np.matmul(left, right).reshape(out_shape)
+        return np.matmul(_stored(left), _stored(right)).reshape(out_shape)
 
     return product
+
+
+def _stored(x: Any) -> Any:
+    """Return an array that stores all elements: BLAS takes no repeated ones, and NumPy sums them in another order."""
+    return np.ascontiguousarray(x) if 0 in x.strides else x
 
 
 # --- the record ---------------------------------------------------------------------------------------------------
