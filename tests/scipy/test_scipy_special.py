@@ -326,3 +326,15 @@ def test_beta_function_of_a_small_negative_and_a_large_number() -> None:
     a, b = np.array([[-1.5], [-10.3], [-200.7]]), np.array([1500.0, 1e10, 1e30, 1e300])
     np.testing.assert_allclose(fsp.betaln(a, b), scipy.special.betaln(a, b), rtol=1e-12)
     np.testing.assert_allclose(fsp.beta(-1.5, 1e30), scipy.special.beta(-1.5, 1e30), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logit_keeps_its_digits_around_its_zero_and_has_slopes_at_the_ends(dtype: Any) -> None:
+    x = np.concatenate([0.5 + 10.0 ** -np.arange(1, 8), np.linspace(0.01, 0.99, 99), [1e-20, 0.3, 0.65]]).astype(dtype)
+    expected = scipy.special.logit(x.astype(np.float64))
+    for call in (fsp.logit, fxgrad.jit(fsp.logit)):
+        np.testing.assert_allclose(call(x), expected, rtol=8 * np.finfo(dtype).eps)
+    for end in (0.0, 1.0):
+        slopes = [fxgrad.grad(fsp.logit)(dtype(end)), fxgrad.jit(fxgrad.grad(fsp.logit))(dtype(end)),
+                  fxgrad.jvp(fsp.logit, (dtype(end),), (dtype(1.0),))[1]]
+        assert [float(slope) for slope in slopes] == [np.inf] * 3

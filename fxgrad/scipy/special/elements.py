@@ -86,8 +86,18 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
 
 # --- logarithms and entropies -------------------------------------------------------------------------------------
 
+def _logit(x: Any) -> Any:
+    """Compute log(x) - log(1 - x), and around its zero by 2x - 1, which is exact there, so that no digits cancel."""
+    apart = sub(log(x), log1p(neg(x)))
+    if dtypes.is_complex(aval_of(x).dtype):
+        return apart
+    near = and_(gt(x, 0.3), lt(x, 0.65))
+    twice = sub(mul(where(near, x, 0.5), 2.0), 1.0)
+    return where(near, sub(log1p(twice), log1p(neg(twice))), apart)
+
+
 expit = _special("expit", logistic, "The logistic function 1 / (1 + exp(-x)).", real=False)
-logit = _special("logit", lambda x: log(div(x, sub(1.0, x))), "The inverse of `expit`: log(x / (1 - x)).", real=False)
+logit = _special("logit", _logit, "The inverse of `expit`: log(x / (1 - x)).", real=False)
 xlogy = _special("xlogy", special.xlogy, "x log(y), and 0 where x is 0, whatever number y is.", 2, real=False)
 xlog1py = _special("xlog1py", special.xlog1py, "x log(1 + y), and 0 where x is 0, whatever number y is.", 2, real=False)
 entr = _special("entr", special.entr, "-x log(x): the part of x in an entropy; minus infinity below 0.")
