@@ -17,6 +17,7 @@ from fxgrad.engine.frontend.operands import (
     common_shape,
     common_type,
     constant_array,
+    is_concrete,
     promote_inexact,
     shape_of,
 )
@@ -60,7 +61,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     numbers = add(mul(low, sub(1.0, part)), mul(high, part))
     if dtypes.is_integer(wanted):
         numbers = floor(numbers)
-    weak = dtype is None and aval_of(low).weak
+    weak = dtype is None and _is_weak(low)
     result = array_of_traced_numbers(move_axis(convert(numbers, wanted, weak), 0, axis_of("linspace", axis, rank + 1)))
     if not retstep:
         return result
@@ -81,6 +82,11 @@ def _bounds(dtype: Any, *bounds: Any) -> list[Any]:
     return [as_dtype(array, dtypes.inexact_dtype(common)) for array in arrays]
 
 
+def _is_weak(bound: Any) -> bool:
+    """Return whether numbers from this bound on are weak: if it is traced. Those of known bounds keep their digits."""
+    return aval_of(bound).weak and not is_concrete(bound)
+
+
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
              axis: int = 0) -> Any:
     """Return powers of `base` whose exponents are evenly spaced from `start` to `stop`.
@@ -91,7 +97,7 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
     start, stop, base = _bounds(dtype, start, stop, base)
     aval = aval_of(start)
     exponents = linspace(start, stop, num, endpoint, dtype=aval.dtype, axis=axis)
-    return array_of_traced_numbers(as_dtype(power(base, convert(exponents, aval.dtype, aval.weak)), dtype))
+    return array_of_traced_numbers(as_dtype(power(base, convert(exponents, aval.dtype, _is_weak(start))), dtype))
 
 
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
@@ -105,7 +111,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     shape = shape_of(ratio)
     aval = aval_of(start)
     exponents = linspace(0.0, broadcast_to(1.0, shape) if shape else 1.0, num, endpoint, dtype=aval.dtype, axis=axis)
-    exponents = convert(exponents, aval.dtype, aval.weak)
+    exponents = convert(exponents, aval.dtype, _is_weak(start))
     if shape:  # the new axis is somewhere among those of the bounds
         place = axis_of("geomspace", axis, len(shape) + 1)
         start, ratio = (reshape(broadcast_to(each, shape), (*shape[:place], 1, *shape[place:]))

@@ -40,16 +40,17 @@ class Distribution:
                 hasattr(sys.modules["fxgrad"].random, self.__name__)) else ". fxgrad.random draws samples with a key"
         raise AttributeError(at_user_line(has), name=name, obj=self)
 
-    def add(self, name: str, function: Callable[..., Any]) -> None:
-        """Give it one more function."""
-        self.functions = (*self.functions, name)
-        setattr(self, name, function)
-
     def __reduce__(self) -> Any:
         return import_object, ("fxgrad.scipy.stats", self.__name__)
 
     def __repr__(self) -> str:
         return f"<distribution {self.__name__}: {', '.join(self.functions)}>"
+
+
+def add_function(distribution: Distribution, name: str, function: Callable[..., Any]) -> None:
+    """Give a distribution one more function. (A method would be one of its functions for all who list these.)"""
+    distribution.functions = (*distribution.functions, name)
+    setattr(distribution, name, function)
 
 
 def continuous(name: str, shapes: str, density: Formula, inside: Formula | None = None, anchor: Any = 0.0,

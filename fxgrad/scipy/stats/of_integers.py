@@ -10,7 +10,7 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import inexact_operands
 from fxgrad.scipy.special import betaln, gammaincc, gammaln, xlog1py, xlogy
-from fxgrad.scipy.stats.distributions import discrete
+from fxgrad.scipy.stats.distributions import add_function, discrete
 
 
 def _ways(n: Any, k: Any) -> Any:
@@ -67,4 +67,4 @@ def _entropy(mu: Any, loc: Any = 0) -> Any:
     return fnp.broadcast_to(entropy, fnp.broadcast_shapes(fnp.shape(mu), fnp.shape(loc)))
 
 
-poisson.add("entropy", _entropy)
+add_function(poisson, "entropy", _entropy)
