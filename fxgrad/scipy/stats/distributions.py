@@ -27,9 +27,14 @@ class Distribution:
     """
 
     def __init__(self, name: str, functions: dict[str, Callable[..., Any]]) -> None:
-        self.__name__, self.functions = name, tuple(functions)
+        self.__name__ = name
         for each, function in functions.items():
             setattr(self, each, function)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names of the functions."""
+        return tuple(name for name, value in vars(self).items() if callable(value))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -49,7 +54,6 @@ class Distribution:
 
 def add_function(distribution: Distribution, name: str, function: Callable[..., Any]) -> None:
     """Give a distribution one more function. (A method would be one of its functions for all who list these.)"""
-    distribution.functions = (*distribution.functions, name)
     setattr(distribution, name, function)
 
 

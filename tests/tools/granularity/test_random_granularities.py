@@ -14,7 +14,8 @@ from tests.support.random_programs import BINARY, UNARY, build, recipes, shapes
 from tests.support.tiers import examples
 
 pytestmark = pytest.mark.slow
-SORTS = {place for place, operation in enumerate(UNARY) if "sort" in operation.__code__.co_names}
+SORTS = {place for place, operation in enumerate(UNARY)
+         if {"sort", "argsort", "argmax"}.intersection(operation.__code__.co_names)}
 """The operations that have no form in scalars."""
 
 
