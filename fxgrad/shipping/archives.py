@@ -177,7 +177,7 @@ def _build_container(value: Any, classes: dict[str, type], where: str) -> Any:
 
 def _record(value: dict[str, Any], classes: dict[str, type], where: str) -> Any:
     name, fields = value["class"], value.get("fields")
-    kind: Any = {**LIBRARY_CLASSES, **classes}.get(name) if isinstance(name, str) else None
+    kind: Any = classes.get(name) or LIBRARY_CLASSES.get(name) if isinstance(name, str) else None
     if kind is None:
         fail_at(f"signature.{where}", f"there is no class {name!r}; named tuples of your own are passed as "
                                     "load(file, classes=[...])")

@@ -1,4 +1,4 @@
-"""Functions that higher layers define, by name: methods of `Program` to show, edit, store and ship, `wrt`, and jax's.
+"""Functions that higher layers define, by name: methods of `Program` to show, edit, store and ship; `wrt`; `in_jax`.
 
 They are imported at the first call.
 

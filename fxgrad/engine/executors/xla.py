@@ -358,9 +358,10 @@ def _compile_emission(emission: explicit.Emission, on_meshes: bool, guards: list
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """Run a program on concrete values, at least one of them a jax array; the results are jax arrays."""
-    found = _in_jax(program, inputs)
-    if found is not None:
-        return found
+    if any(map(is_jax_tracer, inputs)):
+        found: list[Any] | None = face("in_jax")(program, inputs)
+        if found is not None:
+            return found
     with x64(needs_x64(program)):
         return run_compiled(program,
                             [cast_to_var(value, var) for value, var in zip(inputs, program.inputs, strict=True)])
@@ -380,7 +381,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     avals = [aval_of(arg) for arg in args]
     out_avals = infer_types(primitive, avals, params)
     if any(map(is_jax_tracer, args)):
-        found = _in_jax(_program_of(primitive, avals, params, out_avals), args)
+        found: list[Any] | None = face("in_jax")(_program_of(primitive, avals, params, out_avals), args)
         if found is not None:
             return found
     held = subprograms(primitive, params)
@@ -403,14 +404,6 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
             return function(*values)
         outputs: list[Any] = lowering_for(primitive, values)(lax, *values, **params)
         return weaken_jax_outputs(out_avals, outputs)
-
-
-def _in_jax(program: Program, inputs: Sequence[Any]) -> list[Any] | None:
-    """Return the outputs in a trace of jax's that would not differentiate `program` as fxgrad does; else None."""
-    if any(map(is_jax_tracer, inputs)):
-        found: list[Any] | None = face("in_jax")(program, inputs)
-        return found
-    return None
 
 
 def _program_of(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any],

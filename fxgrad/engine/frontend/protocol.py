@@ -70,11 +70,17 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
 
 def _special_function(ufunc: Any) -> Function | None:
     """Return the function for a ufunc of scipy.special, and enter it in the tables; None if there is none."""
-    theirs, ours = sys.modules.get("scipy.special"), sys.modules["fxgrad"].scipy.special
-    for name in ours.__all__ if theirs is not None else ():
-        if getattr(theirs, name, None) is ufunc:
-            _ufuncs[ufunc] = _plain[ufunc] = getattr(ours, name)
+    theirs = sys.modules.get("scipy.special")
+    if theirs is not None:
+        ours = sys.modules["fxgrad"].scipy.special
+        for name in ours.__all__:
+            if getattr(theirs, name, None) is ufunc:
+                _enter_ufunc(ufunc, getattr(ours, name))
     return _ufuncs.get(ufunc)
+
+
+def _enter_ufunc(ufunc: Any, function: Function) -> None:
+    _ufuncs[ufunc], _plain[ufunc] = function, getattr(function, "function", function)
 
 
 def function_of(ufunc: Any) -> Function | None:
@@ -148,7 +154,7 @@ def install(functions: dict[str, Function], np_module: str = "", accumulations: 
     for name, function in functions.items():
         theirs = getattr(module, name, None)
         if isinstance(theirs, np.ufunc):
-            _ufuncs[theirs], _plain[theirs] = function, getattr(function, "function", function)
+            _enter_ufunc(theirs, function)
         elif callable(theirs) and not isinstance(theirs, type) and function is not theirs and (
                 name not in CHANGING_FUNCTIONS):
             _functions[theirs] = replay_calls(function, views=note_view if name in VIEWS else None)
