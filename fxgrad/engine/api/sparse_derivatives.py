@@ -23,7 +23,7 @@ from fxgrad.engine.api.arguments import (
     select_arguments,
     transformation,
 )
-from fxgrad.engine.api.dense_products import find_products, push_identity
+from fxgrad.engine.api.factored_jacobians import find_products, push_identity
 from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.jacobian_passes import Passes, pullback_program
 from fxgrad.engine.api.reverse import grad, trace_differentiated
@@ -398,7 +398,7 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
     def entries(half: Linearized, results: Sequence[Any]) -> list[Any]:
         count = len(program.outputs)
         if plan.is_product:
-            matrix, = push_identity(half.linear, results[count:])
+            (matrix,), = push_identity(half.linear, results[count:])
             flat = reshape(matrix, (aval_of(matrix).size,))
             height, width = plan.pattern.shape
             if plan.pattern.nnz == height * width:
