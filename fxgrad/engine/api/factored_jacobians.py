@@ -352,18 +352,19 @@ class _Push(Batch):
         axes: list[Labels] = []
         for size in shape:
             axis: list[int] = []
-            while size > 1:
+            rest = size
+            while rest > 1:
                 label = left.pop(0)
                 extent = self._sizes[label]
-                if extent > size and extent % size == 0:
-                    outer, inner = self.label(size), self.label(extent // size)
+                if extent > rest and extent % rest == 0:
+                    outer, inner = self.label(rest), self.label(extent // rest)
                     term = self._split(term, label, (outer, inner))
                     left.insert(0, inner)
-                    label, extent = outer, size
-                if size % extent:
+                    label, extent = outer, rest
+                if rest % extent:
                     return None
                 axis.append(label)
-                size //= extent
+                rest //= extent
             axes.append(tuple(axis))
         return term._replace(axes=tuple(axes))
 

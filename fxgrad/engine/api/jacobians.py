@@ -278,7 +278,7 @@ def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int
         passes = Passes(program, half, residuals, main)
         sources, targets = (inputs, outputs) if columns else (outputs, inputs)
         rows = None
-        if _total_size(sources) > 1 and (chunk_size is None or chunk_size >= _total_size(sources)):
+        if chunk_size is None and _total_size(sources) != 1:
             rows = passes.push_identity() if columns else passes.pull_identity()
         if rows is None:
             stacked = _apply_in_chunks(passes.push if columns else passes.pull, sources, targets, chunk_size)

@@ -23,8 +23,8 @@ from fxgrad.engine.api.arguments import (
     select_arguments,
     transformation,
 )
-from fxgrad.engine.api.factored_jacobians import can_factor, push_identity
 from fxgrad.engine.api.eager import ensure_compile_time_eval
+from fxgrad.engine.api.factored_jacobians import can_factor, push_identity
 from fxgrad.engine.api.jacobian_passes import Passes, pullback_program
 from fxgrad.engine.api.reverse import grad, trace_differentiated
 from fxgrad.engine.api.sparse_patterns import Pattern, lines_of, pattern_of_matrix
