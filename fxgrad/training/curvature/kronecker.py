@@ -355,7 +355,7 @@ def _averaged(rows: KroneckerFactors, ran: Any, sharing: str) -> KroneckerFactor
 def _averaged_lookup(rows: KroneckerFactors, ran: Any, sharing: str) -> KroneckerFactors:
     """Return the factors of lookups, given the entries that are read, (examples, blocks, positions), and cotangents."""
     entries, outputs = rows.inputs, rows.outputs
-    size, (examples, blocks, positions) = rows.placement.shape[rows.placement.ins[0]], entries.shape
+    size, (examples, blocks, _) = rows.placement.shape[rows.placement.ins[0]], entries.shape
     entries = fnp.where(fnp.less(entries, 0), size, entries)  # one more, for positions that read none
     of_block = fnp.arange(blocks)[:, None]
     ran = fnp.ones(entries.shape, outputs.real.dtype) if ran is None else fnp.astype(ran, outputs.real.dtype)

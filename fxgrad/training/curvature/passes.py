@@ -117,8 +117,8 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int]) ->
 
     Each result has a zero added to it, whose gradient is the cotangent; parameters that are not at `direct` are
     constants here, so that their gradients are not computed. Operands and cotangents in loops are stacked by step, with
-    the outermost loop first. The parameter itself is None among the operands, and so are all operands of a bias. Of uses
-    in branches there is one operand more: 1 where the branch ran. Where it did not, that is 0, and so is all else.
+    the outermost loop first. The parameter itself is None among the operands, and so are all operands of a bias. Uses
+    in branches have one operand more: 1 where the branch ran. Where it did not, that is 0, and so is all else.
     """
     program, first = traced.program, traced.first
     places: Places = {}
@@ -195,7 +195,8 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int]) ->
         consts, carried, count = params["num_consts"], params["num_consts"] + params["num_carry"], params["num_carry"]
 
         def turn(carry: Any, entries: Any) -> Any:
-            results, operands = run(params["program"], [*values[:consts], *carry, *entries[0]], places, entries[1], depth)
+            results, operands = run(params["program"], [*values[:consts], *carry, *entries[0]], places, entries[1],
+                                    depth)
             return results[:count], (results[count:], operands)
         carry, (stacked, operands) = scan(
             turn, [_number(value) for value in values[consts:carried]],

@@ -203,8 +203,8 @@ CASES = {
         lambda p, x, t: fnp.sum(fxgrad.scan(lambda h, own: (fxgrad.cond(
             own[1] > t, lambda: fnp.tanh(h @ own[0] @ p["w"]) + p["e"][own[1]], lambda: h), None), x,
             (p["v"], fnp.arange(11)))[0]),
-        {"e": draw(40, 12), "v": draw(11, 12, 12), "w": draw(12, 12)}, (draw(9, 12), np.arange(9) % 4),
-        [("lookup",), ("dense",) * 11, DENSE]),
+        {"e": draw(60, 12), "v": draw(11, 12, 12), "w": draw(12, 12)}, (draw(9, 12), np.arange(9) % 4),
+        [("lookup",), ("dense",) * 11, "it is smaller than the pairs of 11 positions"]),
     "branches in branches": Case(
         lambda p, x: fxgrad.cond(x[0] > 0.0, lambda: fnp.sum(fxgrad.cond(
             x[1] > 0.0, lambda: fnp.tanh(x @ p), lambda: x @ p.T)), lambda: fnp.sum(x)), draw(12, 12), (draw(9, 12),),
