@@ -182,8 +182,8 @@ def _verify(x: Any, residual: Any, tolerance: float | None, what: str, solver: F
     largest = lambda value: functools.reduce(  # noqa: E731
         fnp.maximum, [fnp.max(fnp.abs(leaf), initial=0.0) for leaf in tree.leaves(stop_gradient(value))])
     size, scale = largest(residual), fnp.maximum(1.0, largest(x))
-    check(fnp.isfinite(scale), f"implicit: {function_name(solver)} returned numbers that are not finite, the largest of "
-          "which is {largest}. Look at its steps and at where it starts", largest=scale)
+    check(fnp.isfinite(scale), f"implicit: {function_name(solver)} returned numbers that are not finite, the largest "
+          "of which is {largest}. Look at its steps and at where it starts", largest=scale)
     check(size <= tolerance * scale, f"implicit: {what} does not hold at what it returned: a residual of {{size}}, "
           f"where at most {{limit}} is allowed", size=size, limit=tolerance * scale)
 
@@ -208,7 +208,8 @@ def _tangent_solver(solve: Function | None, what: str) -> Function:
 
         factors, pivots = lu_factor(jacobian(product)(fnp.zeros_like(parts)))
         check(fnp.all(fnp.diagonal(factors) != 0), f"implicit: the derivative of {what} in x, a matrix of shape "
-              f"{factors.shape}, is singular at what it returned: the condition does not determine x there, which has no "
-              "derivative. Give as many independent equations as unknowns, or solve=, which chooses one of the solutions")
+              f"{factors.shape}, is singular at what it returned: the condition does not determine x there, which has "
+              "no derivative. Give as many independent equations as unknowns, or solve=, which chooses one of the "
+              "solutions")
         return rebuild(whole(lu_solve((factors, pivots), parts)))
     return by_matrix if solve is None else solve

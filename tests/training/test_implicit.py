@@ -205,8 +205,8 @@ def pair_sum(x, a):
      "unknowns are needed, in the same shape"), lambda: implicit(wrong, root=lambda x, a: x[1:] - a[1:])(np.ones(3))),
     (DTypeError, ("implicit: wrong returned i64[] for x, where floating-point numbers are needed. Convert them, and "
      "pass on integers apart"), lambda: implicit(wrong, root=square)(1)),
-    (ArgumentError, "implicit: nothing returned None, which has no numbers. Return x, an array or a container of arrays",
-     lambda: implicit(nothing, root=square)(1.0)),
+    (ArgumentError, ("implicit: nothing returned None, which has no numbers. Return x, an array or a container of "
+     "arrays"), lambda: implicit(nothing, root=square)(1.0)),
     (CheckError, ("implicit: divided returned numbers that are not finite, the largest of which is inf. Look at its "
      "steps and at where it starts"), lambda: implicit(divided, root=pair_sum)(0.0)),
     (CheckError, ("implicit: divided returned numbers that are not finite, the largest of which is nan. Look at its "
