@@ -196,7 +196,7 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_bia
         of_example.__name__ = function_name(loss)
         rows = vmap(of_example)(*batch)
         return tree.unflatten(tree.structure(params), [
-            None if own is None else _averaged(*own, sharing) for own in rows])
+            None if own is None else _averaged(own[0], own[1], sharing) for own in rows])
     return factors
 
 

@@ -186,7 +186,7 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int]) ->
                         operands.update((each, absent(each, depth)) for each in missing)
                 return results, dict(sorted(operands.items()))
             return branch
-        return switch(index, [of_branch(number) for number in range(len(branches))])  # type: ignore[no-any-return]
+        return switch(index, [of_branch(number) for number in range(len(branches))])
 
     def run_loop(loop: Equation, values: Sequence[Any], places: Places, added: dict[int, Any], depth: int,
                  ) -> tuple[list[Any], dict[int, list[Any]]]:
