@@ -228,8 +228,8 @@ def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[An
         assert placement is not None
         values = [(use, *next(given)) for use in found.uses]
         if _is_open(found):
-            (one, ran), other = (functools.reduce(lambda left, right: tree.map(fnp.add, left, right), [
-                value[place] for value in values]) for place in (1, 2))
+            (one, ran), other = functools.reduce(lambda left, right: tree.map(fnp.add, left, right), [
+                own for _, *own in values])
             result[number] = KroneckerFactors(one, other, placement), ran
             continue
         one, other, ran = _rows_of_parameter(traced.avals[number], values)

@@ -127,19 +127,16 @@ class Sums(NamedTuple):
             return self.of_inputs(operands, result), self.of_outputs(operands, result)
         found = eval_shape(both, _operands_of(use, [atom.aval.struct for atom in use.equation.inputs]),
                            use.equation.outputs[0].aval.struct)
-        return tree.map(lambda kind: fnp.zeros(kind.shape, kind.dtype), found)  # type: ignore[no-any-return]
+        return tree.map(lambda kind: fnp.zeros(kind.shape, kind.dtype), found)
 
     def tagged(self, result: Any, operands: Sequence[Any], total: Any) -> Any:
         """Return `result`; the gradient in `total`, of zeros, is the sum of `of_outputs` over all steps.
 
         That is quadratic in the cotangent, so that steps without one add nothing.
         """
-        @custom_vjp
-        def tag(result: Any, operands: Any, total: Any) -> Any:
-            return result
-
         def backward(operands: Any, cotangent: Any) -> tuple[Any, Any, Any]:
             return cotangent, tree.map(fnp.zeros_like, operands), self.of_outputs(operands, cotangent)
+        tag = custom_vjp(lambda result, operands, total: result)
         tag.defvjp(lambda result, operands, total: (result, operands), backward)
         return tag(result, stop_gradient(operands), total)
 
@@ -180,7 +177,7 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int], su
         """Return the operands of a use in a branch that did not run, the path to which has the length `depth`."""
         use = uses[number]
         if number in nothing:
-            return nothing[number][0]  # type: ignore[no-any-return]
+            return nothing[number][0]
         lengths = use._replace(path=use.path[depth:]).lengths
         found = _operands_of(use, [fnp.zeros((*lengths, *atom.aval.shape), atom.aval.dtype)
                                    for atom in use.equation.inputs])

@@ -285,14 +285,15 @@ def test_steps_of_a_loop_that_run_a_branch_are_its_positions() -> None:
 
 @pytest.mark.parametrize("sharing", ["expand", "reduce"])
 def test_factors_in_a_while_loop_are_those_of_its_steps(sharing: str) -> None:
-    params, x, counts = {"b": draw(3), "g": draw(3), "u": draw(3, 2), "w": draw(3, 3)}, draw(5, 3), np.array([1, 4, 0, 2, 3])
+    params = {"b": draw(3), "g": draw(3), "u": draw(3, 2), "w": draw(3, 3)}
+    x, counts = draw(5, 3), np.array([1, 4, 0, 2, 3])
 
     def step(params: Any, h: Any, x: Any) -> Any:
         return fnp.tanh(h @ params["w"] + params["b"] + x) * params["g"]
 
     def loss(params: Any, x: Any, count: Any) -> Any:
-        _, h = fxgrad.while_loop(lambda state: state[0] < count, lambda state: (state[0] + 1, step(params, state[1], x)),
-                                 (0, x))
+        _, h = fxgrad.while_loop(lambda state: state[0] < count,
+                                 lambda state: (state[0] + 1, step(params, state[1], x)), (0, x))
         return fnp.sum((h @ params["u"]) ** 2)
 
     def unrolled(params: Any, x: Any, count: Any) -> Any:
