@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.engine import dtypes
@@ -22,6 +22,7 @@ from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import used_axes
 from fxgrad.engine.frontend.operands import ones_on_diagonal
+from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
 from fxgrad.engine.ops import arithmetic, products, structural
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.pointwise import add, add_p
@@ -30,6 +31,7 @@ from fxgrad.engine.ops.shaping import pad, slice_in_dim
 from fxgrad.engine.ops.strong import strong_div_p, strong_dot_general_p, strong_mul_p
 from fxgrad.engine.ops.structural import broadcast_to, convert, reduce_sum, reshape, transpose, zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.batch import Batch, Batched, put_axis
 
 Labels = tuple[int, ...]
@@ -107,7 +109,8 @@ def can_factor(linear: Program) -> bool:
     """Return whether `push_identity` takes a linear program: its sizes are known, positive, and on no mapped axis."""
     atoms = [*linear.inputs, *(out for equation in linear.equations for out in equation.outputs)]
     return not used_axes(linear) and not any(atom.aval.vma for atom in atoms) and all(
-        type(size) is int and size > 0 for atom in atoms for size in atom.aval.shape)
+        type(size) is int and size > 0 for atom in atoms for size in atom.aval.shape) and all(
+        can_factor(equation.params["program"]) for equation in linear.equations if equation.primitive in _CALLS)
 
 
 def push_identity(linear: Program, residuals: Sequence[Any], is_first: bool = False) -> list[list[Any]]:
@@ -139,6 +142,8 @@ class _Push(Batch):
     def equation(self, equation: Equation, inputs: list[Any]) -> list[Any]:
         """Apply the rule of an operation with a factored operand; that of batches where there is none."""
         if any(type(value) is Factored for value in inputs):
+            if equation.primitive in _CALLS:
+                return self._called(equation, inputs)
             rule = _RULES.get(equation.primitive)
             result = None if rule is None or any(type(value) is Batched and value.axis is not None for value in inputs
                                                  ) else rule(self, equation, inputs)
@@ -149,6 +154,21 @@ class _Push(Batch):
                 return [result]
             inputs = [self._dense(value) if type(value) is Factored else value for value in inputs]
         return super().equation(equation, inputs)
+
+    def _called(self, equation: Equation, inputs: list[Any]) -> list[Any]:
+        """Push through the program of a call, and return what the same call of arrays and of factors returns."""
+        arrays = [array for value in inputs for array in _arrays_of(value)]
+        results: list[Any] = []
+
+        def apply(*values: Any) -> list[Any]:
+            given = iter(values)
+            results.extend(Interpreter.run(self, equation.params["program"], [
+                _with_arrays(value, given) for value in inputs]))
+            return [array for result in results for array in _arrays_of(result)]
+
+        program, captured = trace_at(apply, [*map(aval_of, arrays)], mode=WITH_LITERALS)
+        found = iter(bind(equation.primitive, *captured, *arrays, **{**equation.params, "program": program}))
+        return [_with_arrays(result, found) for result in results]
 
     def label(self, size: int) -> int:
         self._sizes.append(size)
@@ -378,6 +398,24 @@ class _Push(Batch):
         return Term(term.source, factors, term.axes, split(term.basis))
 
 
+def _arrays_of(value: Any) -> list[Any]:
+    """Return the arrays of a value, batched or factored, that are no literals."""
+    arrays = [factor.array for term in value.terms for factor in term.factors] if type(value) is Factored else [
+        value.value]
+    return [array for array in arrays if type(array) is not Literal]
+
+
+def _with_arrays(value: Any, arrays: Iterator[Any]) -> Any:
+    """Return a value with others in place of the arrays that `_arrays_of` returns."""
+    def other(array: Any) -> Any:
+        return array if type(array) is Literal else next(arrays)
+
+    if type(value) is not Factored:
+        return Batched(other(value.value), value.axis)
+    return Factored(value.aval, [term._replace(factors=tuple(
+        factor._replace(array=other(factor.array)) for factor in term.factors)) for term in value.terms])
+
+
 def _flat(axes: Sequence[Labels]) -> Labels:
     return tuple(label for axis in axes for label in axis)
 
@@ -539,6 +577,7 @@ def _selected(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | 
     return Factored(aval, terms)
 
 
+_CALLS = (named_call_p, jit_call_p)
 Rule = Callable[[_Push, Equation, list[Any]], Factored | None]
 _RULES: dict[Any, Rule] = {
     **dict.fromkeys((arithmetic.mul_p, strong_mul_p, arithmetic.div_p, strong_div_p), _scaled),

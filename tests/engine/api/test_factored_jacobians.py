@@ -227,6 +227,28 @@ def test_loops_branches_and_custom_rules_in_between():
     assert_equal(fxgrad.jacobian(lambda x: A @ double(x @ B), mode="reverse")(X), 2.0 * of_jax()[0]["product"])
 
 
+def test_jitted_functions_inside_stay_units_and_are_factored():
+    inner = fxgrad.jit(lambda x, y: (A @ x @ B, np.tanh(y) * x.sum(0), C))
+
+    def function(x):
+        one, other, constant = inner(x * 2.0, x[0])
+        return fxgrad.jit(lambda z: z @ C)(one) + other + constant
+
+    def plain(x):
+        return A @ (x * 2.0) @ B @ C + np.tanh(x[0]) * (x * 2.0).sum(0) + C
+    for mode in ("forward", "reverse"):
+        assert_equal(fxgrad.jacobian(function, mode=mode)(X), fxgrad.jacobian(plain, mode=mode, chunk_size=7)(X))
+        assert_equal(fxgrad.jit(fxgrad.jacobian(function, mode=mode))(X), fxgrad.jacobian(plain)(X))
+    assert_equal(fxgrad.vmap(fxgrad.jacobian(function))(np.stack([X, Y]))[1], fxgrad.jacobian(plain)(Y))
+    assert_equal(fxgrad.hessian(lambda x: np.sum(function(x) ** 2))(X), fxgrad.hessian(lambda x: np.sum(plain(x) ** 2))(X),
+                 1e-9)
+    found = fxgrad.make_program(fxgrad.jacobian(lambda x: fxgrad.jit(lambda x: A @ x @ B)(x)))(X)
+    assert sum(equation.primitive.name == "dot_general" for call in found.equations for program in call.programs
+               for equation in program.equations) == 2  # the value itself
+    assert fxgrad.jacobian(lambda x: fxgrad.jit(lambda x: x @ np.zeros((5, 0)))(x) @ np.zeros((0, 2)))(X).shape == (
+        5, 2, 5, 5)
+
+
 def test_a_closure_over_an_outer_argument_is_differentiated_too():
     def outer(a):
         return np.sum(fxgrad.jacobian(lambda x: a @ np.sin(x) @ B)(X) ** 2)
