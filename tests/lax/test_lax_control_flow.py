@@ -376,7 +376,7 @@ def test_loops_of_a_traced_length_below_zero_take_no_turn(count: Any) -> None:
         return y
 
     for run in (fxgrad.jit, fxgrad.vmap):
-        given = (np.float64(0.7), count) if run is fxgrad.jit else (np.full(2, 0.7), np.stack([count, 0 * count]))
+        given = (np.asarray(0.7), count) if run is fxgrad.jit else (np.full(2, 0.7), np.stack([count, 0 * count]))
         values, slopes = (np.ravel(run(of)(*given))[0] for of in (looped, fxgrad.grad(looped)))
         np.testing.assert_allclose(values, unrolled(0.7), rtol=1e-12)
         np.testing.assert_allclose(slopes, fxgrad.grad(unrolled)(0.7), rtol=1e-12)
