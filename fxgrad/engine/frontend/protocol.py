@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,8 +34,8 @@ _ufuncs: dict[Any, Function] = {}
 _plain: dict[Any, Function] = {}
 """The function for a ufunc called without options, by the ufunc."""
 _functions: dict[Any, Function] = {}
-_accumulations: dict[Any, Function] = {}
-"""The function for `ufunc.accumulate`, by the ufunc."""
+_SUMMING = frozenset({np.add, np.multiply})
+"""Ufuncs that combine bools and narrow integers in 64 bits."""
 _IGNORED = frozenset({"subok", "casting", "device", "like"})
 """Options of NumPy's functions without meaning for traced arrays."""
 
@@ -56,12 +56,9 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
         return function(*inputs, **options)
     if method == "at":
         raise ufunc_at_error(ufunc.__name__, inputs[0])
-    if method in ("reduce", "accumulate") and ufunc in _accumulations and options.get("dtype") is None:
+    if method in ("reduce", "accumulate", "reduceat") and ufunc in _SUMMING and options.get("dtype") is None:
         options["dtype"] = wide_dtype(inputs[0])
-    if method == "accumulate" and ufunc in _accumulations:
-        options.setdefault("axis", 0)
-        return _accumulations[ufunc](*inputs, **options)
-    if method not in ("reduce", "outer") or not isinstance(function, Elementwise):
+    if not isinstance(function, Elementwise):
         raise _unsupported(_ufunc_text(ufunc), method)
     if options.get("where") is True:
         del options["where"]
@@ -144,12 +141,8 @@ def _unsupported(called: str, method: str = "__call__") -> UnsupportedError:
 # --- the tables ---------------------------------------------------------------------------------------------------
 
 
-def install(functions: dict[str, Function], np_module: str = "", accumulations: Mapping[str, Function] = {}) -> None:
-    """Enter `functions` under the NumPy functions of the same names, and attach the protocol to `Tracer`.
-
-    `accumulations` maps ufuncs to the functions for their method `accumulate`.
-    """
-    _accumulations.update({getattr(np, name): function for name, function in accumulations.items()})
+def install(functions: dict[str, Function], np_module: str = "") -> None:
+    """Enter `functions` under the NumPy functions of the same names, and attach the protocol to `Tracer`."""
     module = getattr(np, np_module) if np_module else np
     for name, function in functions.items():
         theirs = getattr(module, name, None)

@@ -42,9 +42,9 @@ def _abstract(x: Aval, *, fft_type: str, fft_lengths: tuple[int, ...]) -> list[A
         raise ShapeError(f"fft: type {fft_type!r} with lengths {fft_lengths} needs an array whose last axes have sizes "
                          f"{given}, got shape {x.shape}")
     if fft_type == "irfft":
-        return [Aval((*x.shape[:-1], fft_lengths[-1]), dtypes.real_dtype(x.dtype))]
+        return [Aval((*x.shape[:-1], fft_lengths[-1]), dtypes.real_dtype(x.dtype), x.weak)]
     size = _half(fft_lengths[-1]) if fft_type == "rfft" else x.shape[-1]
-    return [Aval((*x.shape[:-1], size), dtypes.complex_dtype(x.dtype))]
+    return [Aval((*x.shape[:-1], size), dtypes.complex_dtype(x.dtype), x.weak)]
 
 
 def _half(length: int) -> int:
