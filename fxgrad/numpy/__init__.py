@@ -178,6 +178,7 @@ _folds.attach_ufunc_methods()
 _protocol.install({name: globals()[name] for name in __all__})
 _protocol.install({name: getattr(linalg, name) for name in linalg.__all__}, np_module="linalg")
 _protocol.install(_meanings.FUNCTIONS)
+_protocol.install(_meanings.OF_STRIDES, np_module="lib.stride_tricks")
 _protocol.install(_triangles.FUNCTIONS, np_module="linalg")
 _protocol.install({name: getattr(fft, name) for name in fft.__all__}, np_module="fft")
 

@@ -6,6 +6,7 @@ So do the ufuncs of `scipy.special`, to those of `fxgrad.scipy.special`.
 from __future__ import annotations
 
 import difflib
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +23,7 @@ from fxgrad.engine.frontend.inplace import (
 from fxgrad.engine.frontend.operands import wide_dtype
 from fxgrad.engine.frontend.ufuncs import Elementwise
 from fxgrad.engine.frontend.views import VIEWS, note_view
-from fxgrad.engine.hints import conversion_hint
+from fxgrad.engine.hints import NOTHING_INSTEAD, conversion_hint
 from fxgrad.engine.tracing.call_cache import replay_calls
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -124,7 +125,7 @@ def _ufunc_text(ufunc: Any) -> str:
 
 def _unsupported(called: str, method: str = "__call__") -> UnsupportedError:
     found = conversion_hint()
-    if found is not None:
+    if found is not None and found.instead != NOTHING_INSTEAD:
         return UnsupportedError(at_user_line(f"{found.done} is not supported for traced arrays. {found.instead}"))
     own, prefix, supported = "numpy", "np.", {_function_text(function) for function in (*_functions, *_ufuncs)}
     if called.startswith("scipy.special."):
@@ -143,7 +144,7 @@ def _unsupported(called: str, method: str = "__call__") -> UnsupportedError:
 
 def install(functions: dict[str, Function], np_module: str = "") -> None:
     """Enter `functions` under the NumPy functions of the same names, and attach the protocol to `Tracer`."""
-    module = getattr(np, np_module) if np_module else np
+    module = operator.attrgetter(np_module)(np) if np_module else np
     for name, function in functions.items():
         theirs = getattr(module, name, None)
         if isinstance(theirs, np.ufunc):
