@@ -160,3 +160,35 @@ def test_functions_of_weak_arrays_alone_are_weak_and_lose_no_digit(name: str) ->
     np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-11, atol=1e-14)
     p = np.ones(2, np.float32)
     assert fxgrad.jit(lambda p, scale: p * fnp.sum(of_numbers(scale)))(p, 1.5).dtype == np.float32
+
+
+UN_JITTED: dict[str, Callable[[Any], Any]] = {
+    **{name: lambda w, name=name: getattr(w, name)() for name in (
+        "sum", "mean", "max", "min", "prod", "std", "var", "cumsum", "cumprod", "flatten", "conj", "ptp", "copy")},
+    "take": lambda w: w.take(0), "repeat": lambda w: w.repeat(2), "clip": lambda w: w.clip(0.3, 0.4),
+    "trace": lambda w: fnp.outer(w, w).trace(), "diagonal": lambda w: fnp.outer(w, w).diagonal(),
+    "at": lambda w: w.at[0].add(1.0), "real": lambda w: fnp.real(w[0]),
+    "logsumexp": lambda w: fxgrad.nn.logsumexp(w[0]),
+    "lax.reduce_max": lambda w: lax.reduce_max(w, (0,)), "lax.reduce_sum": lambda w: lax.reduce_sum(w, (0,)),
+    "lax.stage": lambda w: lax.stage(w[0]),
+}
+
+
+@pytest.mark.parametrize("name", UN_JITTED)
+def test_methods_of_weak_arrays_are_as_weak_as_those_of_traced_ones(name: str) -> None:
+    function = UN_JITTED[name]
+
+    def of_numbers(mask: Any) -> Any:
+        return function(fnp.where(mask, 0.5, 0.25))
+
+    mask = np.array([True, False])
+    found, compiled = of_numbers(mask), fxgrad.jit(of_numbers)(mask)
+    assert fxgrad.typeof(found) == fxgrad.typeof(compiled)
+    assert fxgrad.typeof(found).weak_type
+    np.testing.assert_allclose(np.asarray(found), np.asarray(compiled), rtol=1e-15)
+
+
+def test_methods_of_weak_arrays_write_where_numpy_would() -> None:
+    weak, out = fnp.where(np.array([True, False]), 0.5, 0.25), np.zeros(())
+    assert weak.sum(out=out) is out
+    assert out == 0.75

@@ -148,11 +148,16 @@ def as_scalar(value: Any) -> Any:
     return value[()] if type(value) is np.ndarray and not value.shape else value
 
 
-def returns_array(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function that makes an array without primitives: its result becomes an `Array`."""
+def returns_array(function: Callable[..., Any], of_operands: bool = False) -> Callable[..., Any]:
+    """Decorate a function that makes an array without primitives: its result becomes an `Array`.
+
+    One `of_operands` makes weakly typed results of these: they stay weak.
+    """
     @functools.wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
         result = function(*args, **options)
+        if of_operands and type(result) in WEAK_CLASSES:
+            return result
         return freeze_result(result, [result])  # it may be a caller's array, which stays writable
     return wrapper
 

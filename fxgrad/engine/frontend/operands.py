@@ -101,8 +101,8 @@ def new_array(result: Any, given: Any) -> Any:
 
 
 def as_result(value: Any) -> Any:
-    """Return an operand as a result: a NumPy array as an `Array`."""
-    return freeze_result(value, [value])
+    """Return an operand as a result: a NumPy array as an `Array`, a weak number unchanged."""
+    return value if type(value) in WEAK_CLASSES else freeze_result(value, [value])
 
 
 def as_array_operand(value: Any) -> Any:
