@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.sizes import refuse_undecided, surely_less
 from fxgrad.engine.frontend.operands import (
     apply,
     as_array_operand,
@@ -255,6 +256,10 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     """
     a, b = operands(a1, a2)
     if shape_of(a) != shape_of(b):
+        unequal = [] if len(shape_of(a)) != len(shape_of(b)) else [
+            pair for pair in zip(shape_of(a), shape_of(b), strict=True) if pair[0] != pair[1]]
+        if unequal and not any(surely_less(one, other) or surely_less(other, one) for one, other in unequal):
+            refuse_undecided(f"array_equal: whether the shapes {shape_of(a)} and {shape_of(b)} are equal", *unequal[0])
         return np.bool_(False)
     same = equal(a, b)
     return _all(or_(same, and_(isnan(a), isnan(b))) if equal_nan and not _are_keys(a, b) else same)
@@ -268,7 +273,8 @@ def array_equiv(a1: Any, a2: Any) -> Any:
     """
     a, b = operands(a1, a2)
     try:
-        np.broadcast_shapes(shape_of(a), shape_of(b))
+        if shape_of(a) != shape_of(b):  # of symbolic size too
+            np.broadcast_shapes(shape_of(a), shape_of(b))
     except ValueError:
         return np.bool_(False)
     return _all(equal(a, b))
