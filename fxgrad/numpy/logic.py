@@ -22,11 +22,9 @@ from fxgrad.engine.frontend.operands import (
 )
 from fxgrad.engine.frontend.ufuncs import Elementwise, as_bool, binary_function, unary_function
 from fxgrad.engine.ops import comparison
-from fxgrad.engine.ops.arithmetic import mul
-from fxgrad.engine.ops.comparison import and_, eq, le, or_, shift_right_arithmetic_p, shift_right_logical_p
+from fxgrad.engine.ops.comparison import and_, eq, or_, shift_right_arithmetic_p, shift_right_logical_p
 from fxgrad.engine.ops.families import check_kind
 from fxgrad.engine.ops.parts import imag, real
-from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.random import equal_keys
 from fxgrad.engine.ops.reductions import reduce_and
 from fxgrad.engine.ops.select import select_n
@@ -35,7 +33,7 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
-from fxgrad.numpy.arithmetic import subtract
+from fxgrad.numpy.arithmetic import add, multiply, subtract
 from fxgrad.numpy.elementwise import absolute, isfinite, isnan, without_bool
 from fxgrad.numpy.finding import nonzero
 
@@ -225,8 +223,8 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
         return eq(a, b)
     if not dtypes.is_inexact(dtype):
         a, b = (cast_operand(value, dtypes.float64, False) for value in (a, b))
-    bound = add(mul(absolute(b), rtol), atol)
-    near = and_(le(absolute(subtract(a, b)), bound), and_(isfinite(a), isfinite(b)))
+    bound = add(multiply(absolute(b), rtol), atol)  # tolerances may be traced, of another dtype
+    near = and_(less_equal(absolute(subtract(a, b)), bound), and_(isfinite(a), isfinite(b)))
     near = or_(near, eq(a, b))
     return or_(near, and_(isnan(a), isnan(b))) if equal_nan else near
 

@@ -192,3 +192,47 @@ def test_methods_of_weak_arrays_write_where_numpy_would() -> None:
     weak, out = fnp.where(np.array([True, False]), 0.5, 0.25), np.zeros(())
     assert weak.sum(out=out) is out
     assert out == 0.75
+
+
+# --- un-jitted and traced ---------------------------------------------------------------------------------------------
+
+OF_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    **{name: lambda n, w, name=name: getattr(fnp, name)(n, n) for name in (
+        "floor_divide", "remainder", "fmod", "divmod", "fmax", "fmin", "left_shift", "right_shift", "gcd", "lcm", "dot",
+        "outer", "kron", "inner", "polymul")},
+    **{name: lambda n, w, name=name: getattr(fnp, name)(n) for name in (
+        "nansum", "nanprod", "nanmax", "nanmin", "ptp", "nancumsum", "cumsum")},
+    "clip": lambda n, w: fnp.clip(n, 0, 10), "roll": lambda n, w: fnp.roll(n, 1),
+    "with bools": lambda n, w: [fnp.floor_divide(np.array([True, False]), n), fnp.power(n, np.array([True, False]))],
+    "linspace": lambda n, w: fnp.linspace(w, n), "geomspace": lambda n, w: fnp.geomspace(1.0, w),
+    "logspace": lambda n, w: fnp.logspace(0.0, w), "vander": lambda n, w: fnp.vander(w),
+    "polyval": lambda n, w: fnp.polyval(w, w), "poly": lambda n, w: fnp.poly(w),
+}
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_results_of_numbers_have_one_type_un_jitted_and_traced(name: str) -> None:
+    seen: list[list[str]] = []
+
+    def types(n: Any, factor: Any) -> Any:
+        result = OF_NUMBERS[name](n, fnp.where(np.array([True, False]), factor, 0.75))
+        seen.append([str(fxgrad.typeof(leaf)) for leaf in fxgrad.tree.leaves(result)])
+        return result
+
+    fxgrad.make_program(types)(2, 0.25)
+    np.testing.assert_equal([*map(np.asarray, fxgrad.tree.leaves(types(2, 0.25)))],
+                            [*map(np.asarray, fxgrad.tree.leaves(fxgrad.make_program(types)(2, 0.25)(2, 0.25)))])
+    assert seen[0] == seen[1]
+
+
+def test_tolerances_and_replacements_may_be_traced() -> None:
+    """They are of another dtype than the elements."""
+    x = np.array([1.0, np.nan, 2.0, np.inf], np.float32)
+    for tolerance in (0.5, 1, np.float64(0.5), np.float32(0.5)):
+        for function in (fnp.isclose, lambda *args: fnp.isclose(args[0], args[1], 0.0, args[2])):
+            found = fxgrad.jit(function)(x, x + 0.25, tolerance)
+            np.testing.assert_array_equal(found, function(x, x + 0.25, tolerance))
+        found = fxgrad.jit(lambda x, v: fnp.nan_to_num(x, nan=v, posinf=v))(x, tolerance)
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, np.float32([1.0, tolerance, 2.0, tolerance]))
+    assert fxgrad.jit(fnp.allclose)(x[:1], x[:1], 0, 1)
