@@ -77,6 +77,12 @@ class Integer(int):
     dtype, shape, ndim, size, itemsize, nbytes = np.dtype(np.int64), (), 0, 1, 8, 8
     weak_type = True
 
+    def __getattr__(self, name: str) -> Any:
+        """Return another attribute of NumPy's scalar, as `x.reshape`; results of its methods are strong."""
+        if name.startswith("__") or not hasattr(np.int64, name):  # NumPy and jax know the class by protocols
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return getattr(np.int64(self), name)
+
     def item(self) -> int:
         """Return the number as a plain int."""
         return int(self)
