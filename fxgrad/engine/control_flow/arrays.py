@@ -1,8 +1,9 @@
 """Arrays whose items converted code assigns: `x[i] = v` gives the name `x` a new array, if nobody else has the old one.
 
-NumPy changes the array for every name, container and view that has it. A new array in the name's place is equivalent if
-nothing else refers to the old one, which reference counts tell. Inside a traced block the names of such arrays hold
-tracers that only they refer to; an array that leaves a block and may be that of another name is marked (`Shared`).
+NumPy changes the array for every name, container and view that has it. A new array in the place of the old one, which
+is a variable, an item or an attribute, is equivalent if nothing else refers to the old one, which reference counts
+tell. Inside a traced block the names of such arrays hold tracers that only they refer to; an array that leaves a block
+and may be that of another name is marked (`Shared`).
 """
 
 from __future__ import annotations
@@ -10,26 +11,33 @@ from __future__ import annotations
 import copy
 import operator
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import CellType, FunctionType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
+from fxgrad.engine.control_flow import blocks
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
+    ListItems,
     Place,
     Shared,
+    attributed,
     block,
+    count_copies,
     count_marks,
+    is_made_here,
     is_unknown,
     item,
+    made_containers,
     mutable,
     note_array_change,
     refuse,
 )
+from fxgrad.engine.control_flow.structures import containers_in, is_record, parts_of
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
@@ -50,6 +58,44 @@ def _is_result(value: Any) -> bool:
     return type(value) is Array and not value.flags.writeable
 
 
+class Slot(Protocol):
+    """Where an array is: a variable, an item of a list or dict, or an attribute."""
+
+    @property
+    def cell_contents(self) -> Any:
+        """The array."""
+
+    @cell_contents.setter
+    def cell_contents(self, value: Any) -> None: ...
+
+
+class Item:
+    """An item of a list or dict, or an attribute of an object, as a place for an array."""
+
+    def __init__(self, container: Any, key: Any) -> None:
+        self._container, self._key = container, key
+
+    @property
+    def cell_contents(self) -> Any:
+        """The array."""
+        return parts_of(self._container)[self._key]
+
+    @cell_contents.setter
+    def cell_contents(self, value: Any) -> None:
+        (mutable if type(self._container) in (list, dict) else attributed)(self._container)
+        parts_of(self._container)[self._key] = value
+
+    def check(self, name: str) -> None:
+        """Raise if the container is not one that the converted code made."""
+        if is_made_here(self._container):
+            return
+        kind = type(self._container).__name__
+        copied = f"{kind}(x)" if type(self._container) in (list, dict) else "copy.copy(x)"
+        raise refuse(f"{name}[...] = v changes the array of `{name}`, and the {kind} that holds it was not made by the "
+                     f"converted code: others would see a traced array in it. Write x = {copied} for the {kind}, and "
+                     "give x a copy of the array")
+
+
 # --- who else has an array --------------------------------------------------------------------------------------------
 
 
@@ -63,15 +109,15 @@ _ALONE = _references([object()])
 def _count_others(holders: list[Any]) -> int:
     """Return how many references there are to the object in a list, without the list and the notes of this library."""
     value = holders[0]
-    noted, tape = count_marks(value), current.get()
+    noted, tape = count_marks(value) + count_copies(value), current.get()
     while tape is not None:
         noted += tape.count_references(value)
         tape = tape.parent
     return _references(holders) - _ALONE - noted - 1  # `value` is one
 
 
-def is_sole(cell: CellType, views: int = 0) -> bool:
-    """Return whether a variable alone has its array: no other name, container, view or caller would see a change.
+def is_sole(cell: Slot, views: int = 0) -> bool:
+    """Return whether one place alone has its array: no other name, container, view or caller would see a change.
 
     Beside it there may be `views`, which are about to be dropped.
     """
@@ -116,17 +162,31 @@ def owned_arrays(cells: Cells) -> set[str]:
     return {name for name, cell in cells.items() if is_sole(cell)}
 
 
+def owned_items() -> list[Any]:
+    """Return the arrays that items and attributes alone have, of containers that converted code made."""
+    return [slot.cell_contents for slot in _item_slots(made_containers()) if is_sole(slot)]
+
+
+def _item_slots(containers: Iterable[Any]) -> Iterator[Item]:
+    """Yield the places for arrays in containers, and in containers in them."""
+    for container in {id(each): each for whole in containers for each in containers_in(whole)}.values():
+        parts = parts_of(container)
+        for key in [*parts] if type(parts) is dict else range(len(parts)):
+            if is_array(parts[key]):
+                yield Item(container, key)
+
+
 class BlockArrays:
     """The arrays of the variables of a block while it is traced.
 
     `live` are the names live after it, `owned` those with arrays that nothing else has, `stored` those whose arrays
-    change in place. `before` has the values from before the block.
+    change in place. `before` has the values from before the block, `items` the arrays that containers alone have.
     """
 
     def __init__(self, cells: Cells, before: Mapping[str, Any], live: Sequence[str], owned: Collection[str],
-                 stored: Collection[str]) -> None:
+                 stored: Collection[str], items: Sequence[Any]) -> None:
         self._cells, self._before, self._live = cells, before, live
-        self._owned, self._stored = owned, {*stored}
+        self._owned, self._stored, self._items = owned, {*stored}, items
         self._held: dict[str, Any] = {}
 
     def hold(self) -> None:
@@ -138,9 +198,11 @@ class BlockArrays:
         assert around is not None
         for name in self._owned:
             if name in self._stored:
-                self._held[name] = hold_copy(self._cells[name], self._before[name])
+                self._held[name] = _hold_copy(self._cells[name], self._before[name])
             else:
                 around.alone[id(self._before[name])] = _count_others([self._before[name]])
+        for number in range(len(self._items)):
+            around.alone[id(self._items[number])] = _count_others([self._items[number]])
 
     def release(self) -> Callable[[str], bool]:
         """Drop the values of dead names, and return a function: whether another name may have the array of one."""
@@ -168,7 +230,7 @@ def _cell_of(variable: FunctionType) -> CellType:
     return variable.__closure__[0]
 
 
-def _content(cell: CellType) -> Any:
+def _content(cell: Slot) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
@@ -199,28 +261,37 @@ def mark_shared(value: Any, sources: Iterable[Sequence[Any] | None]) -> Any:
     return value
 
 
-def shared_leaves(leaves: Sequence[Any], *, shared: bool) -> dict[int, list[Any]]:
-    """Return, for leaves of a value on the current tape that may be arrays of others, those from before it."""
-    tape, found = current.get(), {}
-    assert tape is not None
-    for number, leaf in enumerate(leaves):
-        sources = sources_of(leaf, tape) if is_array(leaf) else []
-        if sources or (shared and is_array(leaf)):
-            found[number] = sources
-    return found
+def shared_items(containers: Iterable[Any]) -> dict[int, Any]:
+    """Return the arrays in containers, and in containers in them, that something else has too, by their identities."""
+    return {id(slot.cell_contents): slot.cell_contents for slot in _item_slots(containers) if not is_sole(slot)}
 
 
-def hold_copy(cell: CellType, array: Any, *, owned: bool = True) -> Any:
-    """Give a variable a tracer of the array, of the innermost tape, that nothing else refers to; return its `Var`."""
+def shared_leaves(leaves: Sequence[Any], among: Mapping[int, Any] | None) -> dict[int, list[Any]]:
+    """Return, for leaves that are arrays of others, those from before the current tape that each may be.
+
+    These are the arrays in `among`, by identity; all, if that is None.
+    """
     tape = current.get()
     assert tape is not None
-    if type(array) is Tracer and array.tape is tape:
-        held = Tracer(tape, array.variable)
-    else:
-        held = tape.capture(array)
-    held.viewed = None if owned else Shared([])
-    cell.cell_contents = held
+    return {number: sources_of(leaf, tape) for number, leaf in enumerate(leaves)
+            if is_array(leaf) and (among is None or id(leaf) in among)}
+
+
+def _hold_copy(cell: CellType, array: Any) -> Any:
+    """Give a variable a tracer of the array, of the innermost tape, that nothing else refers to; return its `Var`."""
+    cell.cell_contents = held = own_tracer(array)
     return held.variable
+
+
+def own_tracer(array: Any, *, owned: bool = True) -> Tracer:
+    """Return a tracer of an array, of the innermost tape, that nothing else refers to; one that may be others' if not
+    `owned`.
+    """
+    tape = current.get()
+    assert tape is not None
+    held = Tracer(tape, array.variable) if type(array) is Tracer and array.tape is tape else tape.capture(array)
+    held.viewed = None if owned else Shared([])
+    return held
 
 
 def sources_of(value: Any, tape: Tape) -> list[Any]:
@@ -251,6 +322,69 @@ def stored(variable: FunctionType, name: str, is_parameter: bool) -> Any:
     return ArrayItems(_cell_of(variable), name, is_parameter)
 
 
+def place(container: Any, index: Any, name: str) -> Any:
+    """Return `container[index]` to change its items; for an array, a place that gives the container a new one."""
+    if isinstance(container, Place):
+        return container.place(index)
+    if current.get() is not None and type(container) in (list, dict) and not is_unknown(index):
+        found = container[index]
+        return ArrayItems(Item(container, index), name) if is_array(found) else found
+    if type(container) is list and is_unknown(index) and container and all(map(is_array, container)):
+        return _ArrayRows(container, index, name)
+    return blocks.place(container, index)
+
+
+def attribute(owner: Any, getter: FunctionType, name: str) -> Any:
+    """Return the attribute that `getter` reads to change its items; for an array, a place to give it a new one."""
+    key = getter.__code__.co_names[0]  # a private name is that of its class there
+    if current.get() is not None and is_record(owner) and is_array(vars(owner).get(key)):
+        return ArrayItems(Item(owner, key), name)
+    return getter(owner)
+
+
+def slots(target: Any, name: str) -> Any:
+    """Return the list, dict or object of `target[k] += v` or `target.k += v`, which may change an array in place."""
+    if current.get() is None or isinstance(target, Place):
+        return target
+    if type(target) in (list, dict, ListItems):
+        return _ItemSlots(target, name)
+    return _AttributeSlots(target, name) if is_record(target) else target
+
+
+class _ItemSlots:
+    """A list or dict whose arrays an operator such as `+=` changes in place."""
+
+    def __init__(self, target: Any, name: str) -> None:
+        self._target, self._name = target, name
+
+    def __getitem__(self, key: Any) -> Any:
+        container = self._target.items if type(self._target) is ListItems else self._target
+        if not is_unknown(key) and is_array(container[key]):
+            return ArrayItems(Item(container, key), self._name)
+        return self._target[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if type(value) is not ArrayItems:  # that has changed its array
+            self._target[key] = value
+
+
+class _AttributeSlots:
+    """An object whose arrays an operator such as `+=` changes in place."""
+
+    def __init__(self, target: Any, name: str) -> None:
+        vars(self).update({"~target": target, "~name": name})
+
+    def __getattr__(self, key: str) -> Any:
+        target = vars(self)["~target"]
+        if is_array(vars(target).get(key)):
+            return ArrayItems(Item(target, key), vars(self)["~name"])
+        return getattr(target, key)
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        if type(value) is not ArrayItems:
+            setattr(vars(self)["~target"], key, value)
+
+
 def augmented(variable: FunctionType, name: str, value: Any) -> None:
     """Prepare `name += value`, which changes a list or an array in place; raise if it would change for others too."""
     around, target = block.get(), variable()
@@ -261,7 +395,7 @@ def augmented(variable: FunctionType, name: str, value: Any) -> None:
         cell = _cell_of(variable)
         del target
         if is_sole(cell):
-            hold_copy(cell, cell.cell_contents)
+            _hold_copy(cell, cell.cell_contents)
         return
     if around is not None and type(target) is Tracer and type(getattr(target, "viewed", None)) is Shared:
         raise refuse(f"an operator such as += changes the array of `{name}` in place inside {around.text}, and another "
@@ -270,9 +404,9 @@ def augmented(variable: FunctionType, name: str, value: Any) -> None:
 
 
 class ArrayItems(Place):
-    """The items of the array that a variable has."""
+    """The items of the array that a variable, an item or an attribute has."""
 
-    def __init__(self, cell: CellType, name: str, is_parameter: bool) -> None:
+    def __init__(self, cell: Slot, name: str, is_parameter: bool = False) -> None:
         self._cell, self._name, self._is_parameter = cell, name, is_parameter
 
     def __getitem__(self, index: Any) -> Any:
@@ -300,6 +434,8 @@ class ArrayItems(Place):
         if type(base) is Shared and len(base.sources) == 1:
             is_part = base.sources[0] is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED
         del base
+        if type(self._cell) is Item:
+            self._cell.check(self._name)
         if not is_sole(self._cell, views=int(is_part)):
             name, others, then = self._name, "another name, a container or a view", ""
             if self._is_parameter:
@@ -320,6 +456,11 @@ class ArrayItems(Place):
         """The array."""
         return self._cell.cell_contents
 
+    def apply(self, name: str, value: Any) -> ArrayItems:
+        """Change all elements by an operator such as `+=`."""
+        self[...] = _Operand(self._cell.cell_contents).apply(name, value)
+        return self
+
     def sort(self, *args: Any, **kwargs: Any) -> None:
         """Sort the array as its method does."""
         self[...] = np.sort(self._cell.cell_contents, *args, **kwargs)
@@ -338,6 +479,28 @@ class ArrayItems(Place):
 
     def place(self, index: Any) -> Any:
         """Return the part of the array that is changed in `x[index][...] = v`."""
+        return _Part(self, index)
+
+
+class _ArrayRows(Place):
+    """The arrays of a list, of which a traced index selects one: its items are read and assigned."""
+
+    def __init__(self, rows: list[Any], index: Any, name: str) -> None:
+        self._rows, self._index, self._name = rows, index, name
+
+    def __getitem__(self, index: Any) -> Any:
+        return _Operand(item([item(row, index) for row in self._rows], self._index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        value = value.elements if type(value) is _Operand else value
+        number = self._index.astype("int32") if self._index.dtype == np.bool_ else self._index
+        number = fnp.where(number < 0, number + len(self._rows), number)
+        for place in range(len(self._rows)):
+            chosen = fnp.where(number == place, value, item(self._rows[place], index))
+            ArrayItems(Item(self._rows, place), self._name)[index] = chosen
+
+    def place(self, index: Any) -> Any:
+        """Return a part of the array."""
         return _Part(self, index)
 
 
@@ -427,7 +590,8 @@ _PLAIN = {name: getattr(operator, {"iand": "and_", "ior": "or_"}.get(name, name[
     "iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift",
     "irshift")}
 for _name in _PLAIN:
-    setattr(_Operand, f"__{_name}__", lambda self, value, name=_name: self.apply(name, value))
+    for _kind in (_Operand, ArrayItems):
+        setattr(_kind, f"__{_name}__", lambda self, value, name=_name: self.apply(name, value))
 
 
 def _has_unknown_bound(index: Any) -> bool:

@@ -130,6 +130,14 @@ class Change(NamedTuple):
 
 Changes = dict[int, Change]
 """Changes by the identity of the container."""
+
+
+def undo(changes: Changes) -> None:
+    """Give containers and arrays their items from before, and forget the changes: their copies refer to arrays."""
+    while changes:
+        changes.popitem()[1].undo()
+
+
 _local: ContextVar[dict[int, Any] | None] = ContextVar("containers_of_call", default=None)
 """Lists and dicts that converted functions made outside of traced blocks, while one is traced."""
 probes: ContextVar[tuple[Changes, ...]] = ContextVar("probes", default=())
@@ -225,7 +233,23 @@ def count_marks(value: Any) -> int:
     key, noted = id(value), 0
     for mark in _marks.get() or ():
         noted += sum(id(each) == key for each in mark.values.values()) + (key in mark.changes)
+        noted += _count_in(value, mark.changes)
     return noted
+
+
+def count_copies(value: Any) -> int:
+    """Return how many references to a value the copies of containers are that change in the blocks around."""
+    around, noted = block.get(), 0
+    while around is not None:
+        noted += _count_in(value, around.changed)
+        around = around.parent
+    return noted
+
+
+def _count_in(value: Any, changes: Changes) -> int:
+    """Return how often copies from before the changes hold a value."""
+    return sum(each is value for change in changes.values() if type(change.before) in (list, dict)
+               for each in (change.before.values() if type(change.before) is dict else change.before))
 
 
 def note_array_change(array: Any, name: str) -> None:
@@ -298,6 +322,20 @@ def note_change(container: Any) -> bool:
     return True
 
 
+def is_made_here(container: Any) -> bool:
+    """Return whether converted code made a container, by itself or as an item."""
+    return _holds({id(each): each for each in made_containers()}, container)
+
+
+def made_containers() -> list[Any]:
+    """Return the containers that converted code made, outside of traced blocks and in those around."""
+    found, around = [*(_local.get() or {}).values()], block.get()
+    while around is not None:
+        found += around.made.values()
+        around = around.parent
+    return found
+
+
 def _holds(made: dict[int, Any], container: Any, depth: int = 3) -> bool:
     """Return whether a container is among those that were made, or an item of theirs."""
     if id(container) in made:
@@ -312,28 +350,28 @@ def _values(container: Any) -> Iterable[Any]:
     return items.values() if type(items) is dict else items
 
 
-class _Items:
+class ListItems:
     """A list whose items are assigned: a traced index selects among them."""
 
     def __init__(self, items: list[Any]) -> None:
-        self._items = items
+        self.items = items
 
     def __getitem__(self, index: Any) -> Any:
-        return item(self._items, index)
+        return item(self.items, index)
 
     def __delitem__(self, index: Any) -> None:
-        del self._items[index]
+        del self.items[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if not is_unknown(index):
-            self._items[index] = value
+            self.items[index] = value
             return
         try:  # with the value among the items, all get the type that fits
-            whole = fnp.stack([fnp.asarray(each) for each in (*self._items, value)])
+            whole = fnp.stack([fnp.asarray(each) for each in (*self.items, value)])
         except (TypeError, ValueError):
             raise refuse("a traced index selects an item of a list to assign, and the items and the value are not "
                          "arrays of one shape. Keep them in one array, and write x[i] = v") from None
-        self._items[:] = fnp.unstack(whole[:-1].at[_as_number(index)].set(whole[-1]))
+        self.items[:] = fnp.unstack(whole[:-1].at[_as_number(index)].set(whole[-1]))
 
 
 class Place:
@@ -421,7 +459,7 @@ def mutable(target: Any) -> Any:
     if isinstance(target, Place):
         return target
     if type(target) in (list, dict) and note_change(target):
-        return _Items(target) if type(target) is list else target
+        return ListItems(target) if type(target) is list else target
     return _only_of_block(target)
 
 

@@ -83,8 +83,11 @@ def stored_names(nodes: Nodes) -> set[str]:
     return names
 
 
-def changed_by_call(node: ast.Call) -> ast.Name | None:
-    """Return the name whose array a call may change: `x.sort()`, `np.add.at(x, ...)`, `np.copyto(x, ...)`, `out=x`."""
+def changed_by_call(node: ast.Call) -> ast.expr | None:
+    """Return the array that a call may change: `x` of `x.sort()`, `np.add.at(x, ...)`, `np.copyto(x, ...)`, `out=x`.
+
+    It is a name, an item or an attribute.
+    """
     function = node.func
     out = next((each.value for each in node.keywords if each.arg == "out"), None)
     target: ast.expr | None = out
@@ -93,7 +96,7 @@ def changed_by_call(node: ast.Call) -> ast.Name | None:
             target = function.value
         elif function.attr in CHANGING_FUNCTIONS and node.args:
             target = node.args[0]
-    return target if isinstance(target, ast.Name) else None
+    return target if isinstance(target, ast.Name | ast.Attribute | ast.Subscript) else None
 
 
 def _comprehension_targets(node: ast.AST) -> set[str]:
@@ -127,13 +130,23 @@ def parameter_names(arguments: ast.arguments) -> list[str]:
 def read_names(nodes: Nodes) -> set[str]:
     """Return the names that the nodes may read, also in nested functions."""
     names: set[str] = set()
+    inside: set[int] = set()  # nodes of comprehensions, whose names are their own
     for node in walk_scope(nodes):
+        if id(node) in inside:
+            continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             names.add(node.id)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             names.add(node.target.id)
         elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             names |= free_names(node)
+        elif isinstance(node, _COMPREHENSIONS):
+            first, parts = node.generators[0].iter, [*ast.iter_child_nodes(node)]
+            outside = {id(each) for each in walk_scope(first)}
+            inside.update(id(each) for each in walk_scope(parts) if id(each) not in outside)
+            rest = [each for part in parts for each in (
+                ast.iter_child_nodes(part) if isinstance(part, ast.comprehension) else [part]) if each is not first]
+            names |= read_names(rest) - _comprehension_targets(node)
     return names
 
 

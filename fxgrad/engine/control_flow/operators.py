@@ -19,8 +19,11 @@ from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow.arrays import ArrayItems
-from fxgrad.engine.control_flow.arrays import augmented as augmented  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.arrays import attribute as attribute  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.arrays import augmented as augmented  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import place as place  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import returned as returned  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import slots as slots  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import stored as stored  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import (
     Text,
@@ -41,7 +44,6 @@ from fxgrad.engine.control_flow.blocks import in_try as in_try  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import item as item  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import known as known  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import mutable as mutable  # noqa: PLC0414
-from fxgrad.engine.control_flow.blocks import place as place  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import raising as raising  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import rebinding as rebinding  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import text as text  # noqa: PLC0414

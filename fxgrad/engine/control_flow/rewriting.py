@@ -257,7 +257,10 @@ class _Rewriter(ast.NodeTransformer):
             check = self._call("augmented", [_thunk(_name(name, ast.Load(), node)), _constant(name, node),
                                              node.value], node)
             before.append(_at(ast.Expr(check), node))
+        shown = _constant(ast.unparse(node.target), node.target)
         node.target = self.visit(node.target)
+        if isinstance(node.target, ast.Subscript | ast.Attribute):
+            node.target.value = self._call("slots", [node.target.value, shown], node.target)
         found = self._noting_rebinding(node, bound_names(node.target))
         return [*before, *(found if isinstance(found, list) else [found])]
 
@@ -298,10 +301,15 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node, ast.Name) and node.id in self._own:
             return self._call("stored", [_thunk(_name(node.id, ast.Load(), node)), _constant(node.id, node),
                                          _constant(node.id in self._parameters, node)], node)
-        if not isinstance(node, ast.Subscript):
-            visited: ast.expr = self.visit(node)
-            return visited
-        return self._call("place", [self._place(node.value), self._index(node.slice)], node)
+        shown = _constant(ast.unparse(node), node)
+        if isinstance(node, ast.Attribute):
+            getter = _lambda(["~owner"], _at(ast.Attribute(_name("~owner", ast.Load(), node), node.attr, ast.Load()),
+                                             node))
+            return self._call("attribute", [self.visit(node.value), getter, shown], node)
+        if isinstance(node, ast.Subscript):
+            return self._call("place", [self._place(node.value), self._index(node.slice), shown], node)
+        visited: ast.expr = self.visit(node)
+        return visited
 
     def _index(self, node: ast.expr) -> ast.expr:
         """Return the expression for an index, which may have slices."""
@@ -312,9 +320,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         if not isinstance(node.ctx, ast.Load):
-            of_array = isinstance(node.value, ast.Name) and node.value.id in self._own
             node.value = self._call("mutable", [self._place(node.value)], node.value)
-            self._bounds_known = not of_array
+            self._bounds_known = False
             node.slice = self.visit(node.slice)
             self._bounds_known = True
             return node
@@ -377,7 +384,8 @@ class _Rewriter(ast.NodeTransformer):
             node.args = [_name("__class__", ast.Load(), node), _name(self._parameters[0], ast.Load(), node)]
             return node
         target = changed_by_call(node)
-        changes = isinstance(node.func, ast.Attribute) and target is not None and target.id in self._own
+        changes = isinstance(node.func, ast.Attribute) and target is not None and (
+            not isinstance(target, ast.Name) or target.id in self._own)
         if isinstance(node.func, ast.Name) and node.func.id == "print":
             node.args = [self._formatted(each) if isinstance(each, ast.JoinedStr) else self.visit(each)
                          for each in node.args]
@@ -392,7 +400,7 @@ class _Rewriter(ast.NodeTransformer):
         node.func = self._call("called", [self.visit(node.func)], node.func)
         return node
 
-    def _changed_or_visited(self, node: ast.expr, target: ast.Name | None) -> ast.expr:
+    def _changed_or_visited(self, node: ast.expr, target: ast.expr | None) -> ast.expr:
         visited: ast.expr = self._place(node) if node is target else self.visit(node)
         return visited
 

@@ -19,10 +19,12 @@ import numpy as np
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.arrays import (
     BlockArrays,
-    hold_copy,
     is_array,
     mark_shared,
+    own_tracer,
     owned_arrays,
+    owned_items,
+    shared_items,
     shared_leaves,
 )
 from fxgrad.engine.control_flow.blocks import (
@@ -34,6 +36,7 @@ from fxgrad.engine.control_flow.blocks import (
     note_mark,
     probes,
     refuse,
+    undo,
 )
 from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.control_flow.structures import (
@@ -249,6 +252,7 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
         with around:
             function()
             left, is_shared = result()
+            in_items = shared_items(change.container for change in around.changed.values())
         containers.add(around.changed)
         found = {**left, **containers.read()}
         shared = shared_in(found.values())
@@ -266,7 +270,7 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
         for name, flat in values.items():
             if flat is not None and (name not in left or is_shared(name)):
                 shared_arrays.update({(name, number): sources for number, sources in shared_leaves(
-                    flat.leaves, shared=name in left).items()})
+                    flat.leaves, None if name in left else in_items).items()})
         return outputs
 
     try:
@@ -278,15 +282,14 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
             error.add_note(f"while tracing the {where}; both sides are traced")
         raise
     finally:
-        for change in around.changed.values():
-            change.undo()
+        undo(around.changed)
     return _Side(traced, values, kept, outer, places, shared_arrays)
 
 
 def branch(condition: Any, then: FunctionType, other: FunctionType | None, names: Names, what: str) -> None:
     """Run one of two blocks in the program; live variables get their joint values."""
     cells = cells_of(then, other)
-    owned = owned_arrays(cells)
+    owned, items = owned_arrays(cells), owned_items()
     before = read(cells)
     live = [name for name in names.live if name in cells]
     predicate = truth(condition, what)
@@ -296,7 +299,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
         sides.clear()
         try:
             for function, when in ((then, "true"), (other, "false")):
-                arrays = BlockArrays(cells, before, live, owned, names.stored)
+                arrays = BlockArrays(cells, before, live, owned, names.stored, items)
                 run = functools.partial(_run_side, function, arrays)
                 leave = functools.partial(_left_values, cells, live, arrays)
                 sides.append(_trace_side(run, leave, what, when, then, containers))
@@ -537,10 +540,10 @@ def loop(what: str, test: FunctionType | None, body: FunctionType, names: Names,
     `guaranteed`: there is a first turn.
     """
     cells = cells_of(test, body)
-    owned = owned_arrays(cells)
+    owned, items = owned_arrays(cells), owned_items()
     before = read(cells)
     try:
-        staged = _Loop(what, test, body, cells, before, names, owned, counter, guaranteed)
+        staged = _Loop(what, test, body, cells, before, names, owned, items, counter, guaranteed)
         outputs = staged.bind()
     finally:
         write(cells, before)
@@ -552,11 +555,12 @@ def loop(what: str, test: FunctionType | None, body: FunctionType, names: Names,
 
 class _Loop:
     def __init__(self, what: str, test: FunctionType | None, body: FunctionType, cells: Cells, before: Values,
-                 names: Names, owned: set[str], counter: Counter | None, guaranteed: bool) -> None:
+                 names: Names, owned: set[str], items: Sequence[Any], counter: Counter | None,
+                 guaranteed: bool) -> None:
         self.what, self.test, self.body, self.cells, self.before = what, test, body, cells, before
-        self.others = owned - {*names.live}
-        self.shared: dict[str, list[Any]] = {name: [before[name]] for name in names.live if name in cells and (
-            name not in owned and is_array(before[name]))}
+        self.others, self.items = owned - {*names.live}, items
+        self.shared: dict[str, dict[int, list[Any]]] = {name: {0: [before[name]]} for name in names.live if (
+            name in cells and name not in owned and is_array(before[name]))}
         self.counter, self.line = counter, user_line()
         self.containers = _Containers(cells)
         self.names = [name for name in dict.fromkeys(names.live) if name in cells]
@@ -603,12 +607,12 @@ class _Loop:
             outputs = bind_for(self.counter.length, step, captured, [zeros(_COUNTER), *begin])[1:]
         else:
             outputs = bind_while(asked.program, asked.captured, step, captured, [zeros(_COUNTER), *begin])[1:]
-        values = self._values_of(outputs)
-        for name, sources in self.shared.items():
-            for leaf in tree.leaves(values[name]):
-                mark_shared(leaf, [sources])
-        return values
+        for (name, number), output in zip(self._places(), outputs, strict=True):
+            mark_shared(output, [self.shared.get(name, {}).get(number)])
+        return self._values_of(outputs)
 
+    shared: dict[str, dict[int, list[Any]]]
+    """The arrays from before that the leaves of a name may be, for those that something else may have."""
     kept: dict[str, dict[int, Any]]
     """The containers from before the loop that a name has in every turn, as far as is known."""
     outer: dict[str, dict[int, Any]]
@@ -618,6 +622,11 @@ class _Loop:
 
     def _flat_avals(self) -> list[Aval]:
         return [aval for name in self.names for aval in self.avals.get(name, ()) if aval is not None]
+
+    def _places(self) -> list[tuple[str, int]]:
+        """Return the name and the number of the leaf of each array that is carried."""
+        return [(name, number) for name in self.names for number, aval in enumerate(self.avals.get(name, ()))
+                if aval is not None]
 
     def _values_of(self, leaves: Sequence[Any]) -> Values:
         """Return the values of the variables for these arrays."""
@@ -653,6 +662,7 @@ class _Loop:
         after: dict[str, Flat | None] = {}
         places: list[int] = []
         widened: list[str] = []
+        new: list[str] = []
         new_shared: list[str] = []
         counter = self.counter
         around = Block(self.what, repeats=True)
@@ -662,15 +672,19 @@ class _Loop:
             if counter is not None:
                 number, *tracers = tracers
                 outputs.append(add(number, Literal(1, _COUNTER)))
-            begin = self._values_of(tracers)
+            begin = self._values_of([
+                own_tracer(each, owned=number not in self.shared.get(name, ())) if is_array(each) else each
+                for (name, number), each in zip(self._places(), tracers, strict=True)])
             around.of_turn = {id(each): each for name in self.kept
-                              for each in containers_in(begin[name], self.kept[name])}
+                              for each in containers_in(begin[name], self.kept[name])
+                              if name in self.cells or each is not begin[name]}  # that is a copy of the items
             write(self.cells, self.containers.write(begin))
             for name in self.names:
                 if name in self.cells and is_array(begin[name]):
-                    hold_copy(self.cells[name], begin[name], owned=name not in self.shared)
+                    self.cells[name].cell_contents = begin[name]
+            del begin  # nothing else refers to the tracers now
             names = [name for name in self.names if name in self.cells]
-            arrays = BlockArrays(self.cells, self.before, names, self.others, ())
+            arrays = BlockArrays(self.cells, self.before, names, self.others, (), self.items)
             try:
                 with around:
                     arrays.hold()
@@ -679,17 +693,20 @@ class _Loop:
                     else:
                         self.body(counter.item(number))
                     is_shared = arrays.release()
+                    in_items = shared_items([*self.containers.by_name.values(), *(
+                        change.container for change in around.changed.values())])
                 values = {**read({name: self.cells[name] for name in names}), **self.containers.read()}
                 shared = shared_in(values.values())
                 for name, value in values.items():
                     flat = after[name] = None if value is UNSET else self._after(name, value, around, widened)
                     with_others: dict[int, list[Any]] = {}
                     if flat is not None and (name not in names or is_shared(name)):
-                        with_others = shared_leaves(flat.leaves, shared=name in names)
-                    if is_array(value) and with_others and name not in self.shared:
+                        with_others = shared_leaves(flat.leaves, None if name in names else in_items)
+                    known = self.shared.setdefault(name, {})
+                    if (is_array(value) or name not in names) and with_others.keys() - known.keys():
                         new_shared.append(name)
-                    if with_others:
-                        self.shared[name] = [*self.shared.get(name, ()), *itertools.chain(*with_others.values())]
+                    for place, sources in with_others.items():
+                        known[place] = [*known.get(place, ()), *sources]
                     self.outer.setdefault(name, {}).update({
                         id(each): each for each in containers_in(value, self.kept.get(name, {})) if id(each) in shared})
                     for leaf, aval in zip(*((flat.leaves, flat.avals) if flat else ((), ())), strict=True):
@@ -697,20 +714,22 @@ class _Loop:
                             places.append(len(outputs))
                             outputs.append(leaf)
             finally:
-                for change in around.changed.values():
-                    change.undo()
+                new.extend(self.containers.add(around.changed))
+                undo(around.changed)
             return outputs
 
         traced = self._trace(self.body, call)
-        new = self.containers.add(around.changed)
         if new:  # their items are variables from now on
             for name in new:
                 begins = self.values[name] = self._begin(name, None)
                 self.avals[name] = [*begins.avals]
+                self.shared[name] = {number: [leaf] for number, leaf in enumerate(begins.leaves)
+                                     if is_array(leaf) and not any(leaf is each for each in self.items)}
             self.names += new
         for name in widened:  # other containers come out of a turn: their items are variables from now on
             begins = self.values[name] = self._begin(name, self.before.get(name))
             self.avals[name] = [*begins.avals]
+            self.shared[name] = {number: [leaf] for number, leaf in enumerate(begins.leaves) if is_array(leaf)}
         if new or widened:
             return None, [], []
         changed = bool(new_shared)
@@ -857,7 +876,6 @@ class Mark:
     def rewind(self) -> None:
         """Forget what was recorded since, and set the variables back, and lists that changed within the mark."""
         write(self._cells, self.values)
-        for change in self.changes.values():
-            change.undo()
+        undo(self.changes)
         for tape, mark in self._tapes:
             tape.rewind(mark)

@@ -212,11 +212,11 @@ def looked_up_in_a_dict(xs):
     return 1.0 if xs[0] in {1.0: 2} else 0.0  # here
 
 
-def array_of_a_list_changed_in_a_branch(xs):
-    rows = [np.zeros(3), np.ones(3)]
+def array_of_a_tuple_changed_in_a_branch(xs):
+    pair = np.zeros(3), np.ones(3)
     if xs[0] > 1:
-        rows[0][1] = 1.0  # here
-    return rows[0] * xs
+        pair[0][1] = 1.0  # here
+    return pair[0] * xs
 
 
 SIDES = "if the condition of this `if` is true, and"
@@ -265,9 +265,9 @@ REFUSED = [
       "sides must give values of one structure and type")),
     (looked_up_in_a_dict, ("a traced value is looked up in a dict, which needs its hash. Keep the values in a list or "
       "an array")),
-    (array_of_a_list_changed_in_a_branch, (
+    (array_of_a_tuple_changed_in_a_branch, (
         "an array is changed inside the traced `if` at test_idioms.py:{before} (in "
-        "array_of_a_list_changed_in_a_branch), which is traced once and may run never or often. Change a copy that has "
+        "array_of_a_tuple_changed_in_a_branch), which is traced once and may run never or often. Change a copy that has "
         "a name of its own: x = x.copy(), then x[i] = v")),
 ]
 

@@ -14,17 +14,33 @@ from fxgrad.errors import FxgradError
 from tests.support.sources import load_source
 
 VECTORS, MATRICES = ["a", "b", "c"], ["m", "k"]
-HEAD = "import numpy as np\n"
+HEAD = """import numpy as np
+
+class State:
+    def __init__(self, x):
+        self.p, self.q = np.zeros(4), x * np.arange(4.0)
+        self.g = np.ones((4, 4))
+
+    def put(self, i, v):
+        self.p[i] = v
+        self.g[i, 1:] += self.q[0]
+
+"""
 START = ["    a, b, c = np.zeros(4), np.arange(4.0), x * np.ones(4)",
          "    m, k, s = np.ones((4, 4)), np.arange(16.0).reshape(4, 4).copy(), 0.0"]
+SLOTS = ["    o, d, rows = State(x), {'u': np.arange(4.0), 'w': np.ones((4, 4))}, [np.zeros(4), x * np.ones(4)]"]
+SLOT_VECTORS, SLOT_MATRICES = ["o.p", "o.q", "d['u']", "rows[0]", "rows[1]"], ["o.g", "d['w']"]
 
 
 class Writer:
-    """Writes one function; `counters` are the loops around the statement."""
+    """Writes one function; `counters` are the loops around the statement. With `slots`, containers hold arrays too."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, slots: bool = False) -> None:
         self.draw = random.Random(seed)
         self.counters: list[str] = []
+        self.slots = slots
+        self.vectors = VECTORS + SLOT_VECTORS * slots
+        self.matrices = MATRICES + SLOT_MATRICES * slots
 
     def index(self) -> str:
         kind = self.draw.random()
@@ -37,16 +53,16 @@ class Writer:
         if kind < 0.25:
             return self.draw.choice(["x", "1.0", "2.0", "0.5", "s"])
         if kind < 0.5:
-            return f"{self.draw.choice(VECTORS)}[{self.index()}]"
+            return f"{self.draw.choice(self.vectors)}[{self.index()}]"
         if kind < 0.65:
-            return f"{self.draw.choice(MATRICES)}[{self.index()}, {self.index()}]"
+            return f"{self.draw.choice(self.matrices)}[{self.index()}, {self.index()}]"
         if kind < 0.7:
-            return f"np.sum({self.draw.choice(VECTORS + MATRICES)})"
+            return f"np.sum({self.draw.choice(self.vectors + self.matrices)})"
         return f"({self.number()} {self.draw.choice('+-')} 0.5 * {self.number()})"
 
     def vector(self) -> str:
-        kind, one = self.draw.random(), self.draw.choice(VECTORS)
-        matrix = self.draw.choice(MATRICES)
+        kind, one = self.draw.random(), self.draw.choice(self.vectors)
+        matrix = self.draw.choice(self.matrices)
         if kind < 0.75:
             return self.draw.choice([one, one, f"{matrix}[{self.index()}]", f"{matrix}[:, {self.index()}]",
                                      f"{matrix}.T[1]", f"{one}[::-1]", f"{one}.copy()", f"{one}.copy()", "np.zeros(4)",
@@ -54,7 +70,7 @@ class Writer:
         return f"({self.vector()} {self.draw.choice('+-')} 0.5 * {self.vector()})"
 
     def matrix(self) -> str:
-        one = self.draw.choice(MATRICES)
+        one = self.draw.choice(self.matrices)
         return self.draw.choice([one, one, f"{one}.T", f"{one}.copy()", f"{one}.copy()", "np.zeros((4, 4))",
                                  f"({one} + {self.vector()})"])
 
@@ -77,7 +93,7 @@ class Writer:
 
     def change(self, operator: str) -> str:
         """Return a statement with a slice of unknown length, or a call that changes an array."""
-        one, matrix, index = self.draw.choice(VECTORS), self.draw.choice(MATRICES), self.index()
+        one, matrix, index = self.draw.choice(self.vectors), self.draw.choice(self.matrices), self.index()
         bounds = f"{self.draw.choice(['', 'n', '-n', index])}:{self.draw.choice(['', 'n', '-1', index])}"
         return self.draw.choice([
             f"{one}[{bounds}] {operator} {self.number()}", f"{matrix}[{bounds}, {index}] {operator} {self.number()}",
@@ -87,10 +103,13 @@ class Writer:
 
     def assignment(self) -> str:
         kind, operator = self.draw.random(), self.draw.choice(["=", "=", "+=", "*="])
-        one, other = self.draw.choice(VECTORS), self.draw.choice(VECTORS)
-        matrix, index = self.draw.choice(MATRICES), self.index()
+        one, other = self.draw.choice(self.vectors), self.draw.choice(self.vectors)
+        matrix, index = self.draw.choice(self.matrices), self.index()
         if self.draw.random() < 0.2:
             return self.change(operator)
+        if self.slots and self.draw.random() < 0.15:
+            return self.draw.choice([f"o.put({index}, {self.number()})", f"rows[{self.draw.choice(['n - 1', '0'])}]"
+                                     f"[{index}] {operator} {self.number()}", "rows.reverse()"])
         if kind < 0.25:
             return f"{one}[{index}] {operator} {self.number()}"
         if kind < 0.38:
@@ -122,10 +141,11 @@ class Writer:
         return [line for _ in range(self.draw.randrange(1, 4)) for line in self.statement(depth, level)]
 
 
-def source(seed: int) -> str:
-    writer = Writer(seed)
+def source(seed: int, *, slots: bool = False) -> str:
+    writer = Writer(seed, slots=slots)
     body = [line for _ in range(writer.draw.randrange(3, 7)) for line in writer.statement(2, 1)]
-    return "\n".join([f"def f{seed}(x, n):", *START, *body, "    return a, b, c, m, k, s", ""])
+    results = ["a", "b", "c", "m", "k", "s", *(SLOT_VECTORS + SLOT_MATRICES) * slots]
+    return "\n".join([f"def f{seed}(x, n):", *START, *SLOTS * slots, *body, f"    return {', '.join(results)}", ""])
 
 
 KNOWN = '''
@@ -206,3 +226,15 @@ def test_random_functions_give_what_numpy_gives_or_are_refused(tmp_path: Path) -
              for args in ((1.5, 2), (-0.7, 0), (0.3, 3))}
     assert not [source(seed) for (seed, _), what in found.items() if what == "wrong"]
     assert sum(what == "right" for what in found.values()) > 0.5 * len(found), "most run"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_random_functions_with_arrays_in_containers_give_what_numpy_gives_or_are_refused(tmp_path: Path) -> None:
+    seeds = range(80)
+    sources = {seed: source(seed, slots=True) for seed in seeds}
+    module = load_source(tmp_path / "random_slots.py", "\n".join([HEAD, *sources.values()]))
+    found = {(seed, args): outcome(getattr(module, f"f{seed}"), args) for seed in seeds
+             for args in ((1.5, 2), (-0.7, 1), (0.3, 3))}
+    assert not [sources[seed] for (seed, _), what in found.items() if what == "wrong"]
+    assert sum(what == "right" for what in found.values()) > 0.4 * len(found), "many run"
