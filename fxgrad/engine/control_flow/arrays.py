@@ -13,7 +13,7 @@ import operator
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import CellType, FunctionType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,14 +27,17 @@ from fxgrad.engine.control_flow.blocks import (
     Shared,
     attributed,
     block,
+    count_arguments,
     count_copies,
     count_marks,
     is_made_here,
     is_unknown,
     item,
+    loans,
     made_containers,
     mutable,
     note_array_change,
+    note_change,
     refuse,
 )
 from fxgrad.engine.control_flow.structures import containers_in, is_record, parts_of
@@ -85,6 +88,10 @@ class Item:
         (mutable if type(self._container) in (list, dict) else attributed)(self._container)
         parts_of(self._container)[self._key] = value
 
+    def may_change(self) -> bool:
+        """Return whether the container may change in the blocks around, which note that it does."""
+        return is_made_here(self._container) and note_change(self._container)
+
     def check(self, name: str) -> None:
         """Raise if the container is not one that the converted code made."""
         if is_made_here(self._container):
@@ -106,10 +113,10 @@ def _references(holders: list[Any]) -> int:
 _ALONE = _references([object()])
 
 
-def _count_others(holders: list[Any]) -> int:
+def count_others(holders: list[Any]) -> int:
     """Return how many references there are to the object in a list, without the list and the notes of this library."""
     value = holders[0]
-    noted, tape = count_marks(value) + count_copies(value), current.get()
+    noted, tape = count_marks(value) + count_copies(value) + count_arguments(value), current.get()
     while tape is not None:
         noted += tape.count_references(value)
         tape = tape.parent
@@ -121,10 +128,10 @@ def is_sole(cell: Slot, views: int = 0) -> bool:
 
     Beside it there may be `views`, which are about to be dropped.
     """
-    holders: list[Any] = [_content(cell)]
+    holders: list[Any] = [content_of(cell)]
     around = block.get()
     expected = 1 if around is None else around.alone.get(id(holders[0]), 1)
-    return is_array(holders[0]) and _count_others(holders) == expected + views and _owns(holders[0])
+    return is_array(holders[0]) and count_others(holders) == expected + views and owns_elements(holders[0])
 
 
 class _Probe:
@@ -139,7 +146,7 @@ _probe[0] = object()
 _ASSIGNED = _probe.seen
 
 
-def _owns(array: Any) -> bool:
+def owns_elements(array: Any) -> bool:
     """Return whether an array is no view, or one of an array that nothing else refers to; and not a caller's."""
     if type(array) is Tracer:
         base = getattr(array, "viewed", array)
@@ -151,7 +158,17 @@ def _owns(array: Any) -> bool:
         return True
     holders = [base]
     del base
-    return is_array(holders[0]) and _count_others(holders) == 1 and _owns(holders[0])
+    return is_array(holders[0]) and count_others(holders) == 1 and owns_elements(holders[0])
+
+
+def is_carried(cell: Slot, name: str, depth: int) -> bool:
+    """Return whether the blocks around, but for the `depth` outermost ones, give back the array of a variable."""
+    around, value = block.get(), content_of(cell)
+    while around is not None and around.depth > depth:
+        if around.cells.get(name) is not cell or around.before[name] is value:
+            return False
+        value, around = around.before[name], around.parent
+    return True
 
 
 # --- traced blocks ----------------------------------------------------------------------------------------------------
@@ -196,41 +213,57 @@ class BlockArrays:
         """
         around = block.get()
         assert around is not None
+        around.cells, around.before = self._cells, self._before
         for name in self._owned:
             if name in self._stored:
                 self._held[name] = _hold_copy(self._cells[name], self._before[name])
             else:
-                around.alone[id(self._before[name])] = _count_others([self._before[name]])
+                around.alone[id(self._before[name])] = count_others([self._before[name]])
         for number in range(len(self._items)):
-            around.alone[id(self._items[number])] = _count_others([self._items[number]])
+            around.alone[id(self._items[number])] = count_others([self._items[number]])
 
-    def release(self) -> Callable[[str], bool]:
-        """Drop the values of dead names, and return a function: whether another name may have the array of one."""
+    def release(self, containers: Iterable[Any] = ()) -> Left:
+        """Drop the values of dead names, and return which arrays others may have.
+
+        These are those of names, and those in `containers` and in others that the block changes.
+        """
+        around = block.get()
+        assert around is not None
         forget_dead(self._cells, self._before, self._live)
         shared = {name for name in self._live if not is_sole(self._cells[name])}
+        in_items = shared_items([*containers, *(change.container for change in around.changed.values())])
         for name, variable in self._held.items():
             if has_variable(self._cells[name], variable):  # unchanged
                 self._cells[name].cell_contents = self._before[name]
-        return lambda name: name in shared
+        return Left(lambda name: name in shared, in_items)
+
+
+class Left(NamedTuple):
+    """Which arrays that a block leaves others may have: those of names, and those in containers, by identity."""
+
+    is_shared: Callable[[str], bool]
+    in_items: dict[int, Any]
 
 
 def returned(variable: FunctionType) -> Any:
     """Return the value of a variable that an early `return` gives: nothing changes the array after it."""
     value = variable()
-    if block.get() is None or not is_array(value):
+    cell = cell_of(variable)
+    if block.get() is None or not is_array(value) or any(
+            cell is each for loan in loans.get() for each in loan.borrowers):
         return value
     del value
-    cell = _cell_of(variable)
     return copy.copy(cell.cell_contents) if is_sole(cell) else cell.cell_contents
 
 
-def _cell_of(variable: FunctionType) -> CellType:
+def cell_of(variable: FunctionType) -> CellType:
     """Return the variable that a function of converted code reads."""
     assert variable.__closure__ is not None
     return variable.__closure__[0]
 
 
-def _content(cell: Slot) -> Any:
+def content_of(cell: Slot) -> Any:
+    """Return what a variable has; None without a value."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -239,14 +272,15 @@ def _content(cell: Slot) -> Any:
 
 def has_variable(cell: CellType, variable: Any) -> bool:
     """Return whether a variable still has the array of this `Var`."""
-    value = _content(cell)
+    value = content_of(cell)
     return type(value) is Tracer and value.variable is variable
 
 
 def forget_dead(cells: Cells, before: Mapping[str, Any], live: Collection[str]) -> None:
     """Give variables that are not live after a block the values from before it."""
     for name, cell in cells.items():
-        if name not in live and _content(cell) is not before[name] and isinstance(_content(cell), np.ndarray | Tracer):
+        if name not in live and content_of(cell) is not before[name] and isinstance(
+                content_of(cell), np.ndarray | Tracer):
             if before[name] is UNSET:
                 del cell.cell_contents
             else:
@@ -314,12 +348,19 @@ def sources_of(value: Any, tape: Tape) -> list[Any]:
 # --- item assignment --------------------------------------------------------------------------------------------------
 
 
-def stored(variable: FunctionType, name: str, is_parameter: bool) -> Any:
-    """Return the object of a variable whose items change; for an array, a place that gives the variable a new one."""
+def stored(variable: FunctionType, name: str, is_parameter: bool, depth: int | None = None) -> Any:
+    """Return the object of a variable whose items change; for an array, a place that gives the variable a new one.
+
+    `depth` is the number of traced blocks around the function that has the variable, if it is another one.
+    """
     value = variable()
     if not (is_array(value) if current.get() is not None else _is_result(value)):
         return value
-    return ArrayItems(_cell_of(variable), name, is_parameter)
+    around = block.get()
+    if depth is not None and around is not None and not is_carried(cell_of(variable), name, depth):
+        raise refuse(f"{name}[...] = v changes the array of `{name}`, which belongs to a scope outside, inside "
+                     f"{around.text}, which is traced once and may run never or often. Pass `{name}` as an argument")
+    return ArrayItems(cell_of(variable), name, is_parameter)
 
 
 def place(container: Any, index: Any, name: str) -> Any:
@@ -392,7 +433,7 @@ def augmented(variable: FunctionType, name: str, value: Any) -> None:
         if not _has_tracer(value) or current.get() is None:
             note_array_change(target, name)
             return
-        cell = _cell_of(variable)
+        cell = cell_of(variable)
         del target
         if is_sole(cell):
             _hold_copy(cell, cell.cell_contents)
@@ -408,6 +449,11 @@ class ArrayItems(Place):
 
     def __init__(self, cell: Slot, name: str, is_parameter: bool = False) -> None:
         self._cell, self._name, self._is_parameter = cell, name, is_parameter
+
+    @property
+    def slot(self) -> tuple[Slot, str]:
+        """Where the array is, and what it is named."""
+        return self._cell, self._name
 
     def __getitem__(self, index: Any) -> Any:
         """Return `x[index]` for an operator such as `+=`, which then assigns it."""

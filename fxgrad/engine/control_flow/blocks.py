@@ -5,9 +5,10 @@ from __future__ import annotations
 import builtins
 import random
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Self
+from types import CellType
+from typing import Any, NamedTuple, Protocol, Self
 from weakref import WeakSet
 
 import numpy as np
@@ -47,6 +48,8 @@ class Block:
         self.of_turn: dict[int, Any] = {}
         self.alone: dict[int, int] = {}  # how many references there are to arrays that only one name has
         self.changed: Changes = {}
+        self.cells: Mapping[str, CellType] = {}  # the variables of a statement's block
+        self.before: Mapping[str, Any] = {}  # their values before it
 
     def __enter__(self) -> Self:
         self._token = block.set(self)
@@ -171,6 +174,13 @@ class Shared:
             marks.add(self)
 
 
+def may_be(value: Any, sources: Sequence[Any]) -> Any:
+    """Return a value; if it is an array, it is marked as one that may be, or be a view of, one of `sources`."""
+    if type(value) is Tracer and value.shape:
+        value.viewed = Shared(sources)
+    return value
+
+
 def note_mark(mark: Any) -> None:
     """Note an object whose `values` and `changes` do not count as names for lists."""
     marks = _marks.get()
@@ -244,6 +254,23 @@ def count_copies(value: Any) -> int:
         noted += _count_in(value, around.changed)
         around = around.parent
     return noted
+
+
+class Lends(Protocol):
+    """The call of a function that changes arrays of its caller: `borrowers` are the variables that take them."""
+
+    borrowers: list[CellType]
+
+    def count_references(self, value: Any) -> int:
+        """Return how many references to a value the arguments of the call are, and notes of it."""
+
+
+loans: ContextVar[tuple[Lends, ...]] = ContextVar("loans", default=())
+
+
+def count_arguments(value: Any) -> int:
+    """Return how many references to a value the calls around have that change arrays of their caller."""
+    return sum(loan.count_references(value) for loan in loans.get())
 
 
 def _count_in(value: Any, changes: Changes) -> int:
@@ -371,7 +398,8 @@ class ListItems:
         except (TypeError, ValueError):
             raise refuse("a traced index selects an item of a list to assign, and the items and the value are not "
                          "arrays of one shape. Keep them in one array, and write x[i] = v") from None
-        self.items[:] = fnp.unstack(whole[:-1].at[_as_number(index)].set(whole[-1]))
+        sources = [*self.items, value]
+        self.items[:] = [may_be(each, sources) for each in fnp.unstack(whole[:-1].at[_as_number(index)].set(whole[-1]))]
 
 
 class Place:
@@ -431,9 +459,7 @@ def item(container: Any, index: Any) -> Any:
     if any(type(part) is Tracer and is_unknown(part) for part in parts):
         if isinstance(container, np.ndarray):
             found = getitem(container, index)
-            if type(found) is Tracer and is_view(index, found):
-                found.viewed = Shared([container])
-            return found
+            return may_be(found, [container]) if type(found) is Tracer and is_view(index, found) else found
         if isinstance(container, list | tuple):
             flat = [flatten(each) for each in container]
             if container and isinstance(container[0], tuple) and all(
@@ -442,7 +468,7 @@ def item(container: Any, index: Any) -> Any:
                 rows = zip(*(one.leaves for one in flat), strict=True)
                 return unflatten(flat[0].structure, [item([*row], index) for row in rows])
             try:
-                return fnp.stack([fnp.asarray(each) for each in container])[_as_number(index)]
+                return may_be(fnp.stack([fnp.asarray(each) for each in container])[_as_number(index)], container)
             except (TypeError, ValueError):
                 raise refuse(f"a traced index selects from a {type(container).__name__} whose items are not arrays of "
                              "one shape. Keep them in one array, or choose with fxgrad.lax.switch") from None

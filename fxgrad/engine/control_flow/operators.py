@@ -33,6 +33,7 @@ from fxgrad.engine.control_flow.blocks import (
     has_choices,
     held,
     is_unknown,
+    may_be,
     printed,
     refuse,
     refuse_in_try,
@@ -48,6 +49,9 @@ from fxgrad.engine.control_flow.blocks import raising as raising  # noqa: PLC041
 from fxgrad.engine.control_flow.blocks import rebinding as rebinding  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import text as text  # noqa: PLC0414
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
+from fxgrad.engine.control_flow.lending import entered as entered  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.lending import lending
+from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
 from fxgrad.engine.control_flow.staging import UNSET, Counter, Mark, Names, cells_of, choose, loop, truth, write
 from fxgrad.engine.control_flow.staging import branch as stage_branch
 from fxgrad.engine.control_flow.structures import containers_in, is_record
@@ -64,12 +68,24 @@ Thunk = Callable[[], Any]
 # --- conditions -----------------------------------------------------------------------------------------------------
 
 
+Passed = Callable[[], tuple[set[str], set[str]]] | None
+"""Returns which names functions change that they are passed to, and which nothing changes."""
+
+
+def _names(live: Sequence[str], turn: Sequence[str], stored: Sequence[str], passed: Passed) -> Names:
+    if passed is None:
+        return Names(live, stored, turn)
+    changed, unchanged = passed()
+    return Names([name for name in live if name not in unchanged], [*{*stored, *changed}],
+                 [name for name in turn if name not in unchanged])
+
+
 def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], stored: Sequence[str],
-        what: str = "if") -> None:
+        passed: Passed, what: str = "if") -> None:
     """Run `then` or `other`; `what` is "rest" for code that a `break`, `continue` or `return` skips."""
     if is_unknown(condition):
         refuse_in_try("if")
-        stage_branch(condition, then, other, Names(live, stored), what)
+        stage_branch(condition, then, other, _names(live, (), stored, passed), what)
     elif condition:
         then()
     elif other is not None:
@@ -161,13 +177,13 @@ class _Turns:
 
 
 def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Sequence[str], stored: Sequence[str],
-           ) -> None:
+           passed: Passed) -> None:
     """Run `while test(): body()`."""
     if current.get() is None:  # all values are known
         while test():
             body()
         return
-    names = Names(live, stored, turn)
+    names = functools.partial(_names, live, turn, stored, passed)
     mark = Mark(cells_of(test, body))
     condition = test()
     if is_unknown(condition):
@@ -191,10 +207,11 @@ def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Se
             return
 
 
-def _stage_while(mark: Mark, test: FunctionType, body: FunctionType, names: Names, *, guaranteed: bool) -> None:
+def _stage_while(mark: Mark, test: FunctionType, body: FunctionType, names: Callable[[], Names], *,
+                 guaranteed: bool) -> None:
     refuse_in_try("while")
     mark.rewind()
-    loop("while", test, body, names, None, guaranteed=guaranteed)
+    loop("while", test, body, names(), None, guaranteed=guaranteed)
 
 
 class Sequences:
@@ -210,9 +227,9 @@ class Sequences:
 
 
 def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: Sequence[str], turn: Sequence[str],
-         stored: Sequence[str]) -> None:
+         stored: Sequence[str], passed: Passed) -> None:
     """Run `for item in iterable: body(item)` until `stopped()`."""
-    items, names = iterable, Names(live, stored, turn)
+    items, names = iterable, functools.partial(_names, live, turn, stored, passed)
     if isinstance(iterable, Sequences):
         if is_unknown(iterable.length):
             refuse_in_try("for")
@@ -245,22 +262,22 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
             return
 
 
-def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, names: Names) -> None:
+def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, names: Callable[[], Names]) -> None:
     """Run a turn unless the loop has stopped, which may be traced."""
     going = stopped()
     if is_unknown(going):
         refuse_in_try("for")
         turn = FunctionType(body.__code__, body.__globals__, body.__name__, (item,), body.__closure__)
-        stage_branch(going, turn, None, names, "rest")
+        stage_branch(going, turn, None, names(), "rest")
     elif going:
         body(item)
 
 
-def _stage_for(sequence: Sequences, body: FunctionType, stopped: FunctionType | None, names: Names, *,
-               guaranteed: bool) -> None:
+def _stage_for(sequence: Sequences, body: FunctionType, stopped: FunctionType | None, names: Callable[[], Names],
+               *, guaranteed: bool) -> None:
     length = sequence.length
     counter = Counter(convert(length, np.dtype("int64")), sequence.item)
-    loop("for", stopped, body, names, counter, guaranteed=guaranteed)
+    loop("for", stopped, body, names(), counter, guaranteed=guaranteed)
 
 
 def _as_sequence(iterable: Any) -> Sequences | None:
@@ -364,8 +381,11 @@ def forget(names: FunctionType) -> None:
 # --- calls and items ------------------------------------------------------------------------------------------------
 
 
-def called(function: Any) -> Any:
-    """Return what to call in the place of `function`: its converted form, if it is the user's."""
+def called(function: Any, depth: int = 0, *places: Callable[[], Any]) -> Any:
+    """Return what to call in the place of `function`: its converted form, if it is the user's.
+
+    `places` return where the caller has the arguments, if the function may change them (`lending`).
+    """
     kind = type(function)
     if kind is FunctionType:
         if is_library_file(function.__code__.co_filename) or function in _COPIES:
@@ -375,9 +395,9 @@ def called(function: Any) -> Any:
         found = converted_callee(function)
         if block.get() is not None:
             _refuse_recursion(function, found)
-        return found
+        return lending(found, depth, places) if places and current.get() is not None else found
     if kind is MethodType and type(function.__func__) is FunctionType:
-        return MethodType(called(function.__func__), function.__self__)
+        return MethodType(called(function.__func__, depth, *places), function.__self__)
     if kind is BuiltinFunctionType:
         replaced = _BUILTINS.get(function)
         if replaced is not None:
@@ -556,7 +576,8 @@ def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> list[Any
     step = -1 if reverse else 1  # as Python's sort, equal items stay in their order then too
     place = fnp.lexsort([rank[::step] for rank in ranks][::-1])[::step]
     place = len(items) - 1 - place if reverse else place
-    rows = [fnp.unstack(column[place]) for column in columns]
+    rows = [[may_be(each, [one for flat_item, _ in flat for one in flat_item]) for each in fnp.unstack(column[place])]
+            for column in columns]
     found = [tree.unflatten(flat[0][1], [row[number] for row in rows]) for number in range(len(items))]
     fresh(found)
     return found

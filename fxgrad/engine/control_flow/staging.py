@@ -19,7 +19,10 @@ import numpy as np
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.arrays import (
     BlockArrays,
+    Item,
+    Left,
     is_array,
+    is_sole,
     mark_shared,
     own_tracer,
     owned_arrays,
@@ -31,6 +34,7 @@ from fxgrad.engine.control_flow.blocks import (
     UNSET,
     Block,
     Changes,
+    block,
     note_change,
     note_choice,
     note_mark,
@@ -229,14 +233,31 @@ class _Side(NamedTuple):
     shared: dict[tuple[str, int], list[Any]]
 
 
-_Result = Callable[[], tuple[Values, Callable[[str], bool]]]
+class _Traced:
+    """The function of a block, as tracing shows it: the user's, with the changing variables as parameters."""
+
+    def __init__(self, function: FunctionType, names: Sequence[str] = ()) -> None:
+        self.__name__, self.__code__ = function.__name__, function.__code__
+        self.__closure__, self.__defaults__ = function.__closure__, None
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+
+    def __call__(self) -> None:
+        raise AssertionError("never called")
+
+    def forget_variables(self) -> None:
+        """Drop the variables: recordings outlive the block, and would keep what they hold."""
+        self.__closure__ = None
+
+
+_Result = Callable[[], tuple[Values, Left]]
 
 
 def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: str, named: Any,
                 containers: _Containers) -> _Side:
     """Trace one side of a branch, which is named as the function `named`.
 
-    `result` returns the values that it leaves, and a function that says whether others may have the array of a name.
+    `result` returns the values that it leaves, and which of their arrays others may have.
 
     Lists and dicts that it changes are added to `containers`, and have their items again.
     """
@@ -251,8 +272,7 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
     def call() -> list[Any]:
         with around:
             function()
-            left, is_shared = result()
-            in_items = shared_items(change.container for change in around.changed.values())
+            left, shared_in_side = result()
         containers.add(around.changed)
         found = {**left, **containers.read()}
         shared = shared_in(found.values())
@@ -268,13 +288,14 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
                     places[id(flat), number] = len(outputs)
                     outputs.append(flat.leaves[number])
         for name, flat in values.items():
-            if flat is not None and (name not in left or is_shared(name)):
+            if flat is not None and (name not in left or shared_in_side.is_shared(name)):
                 shared_arrays.update({(name, number): sources for number, sources in shared_leaves(
-                    flat.leaves, None if name in left else in_items).items()})
+                    flat.leaves, None if name in left else shared_in_side.in_items).items()})
         return outputs
 
+    shown = _Traced(named)
     try:
-        traced = trace_body(what, named, call, [], [])
+        traced = trace_body(what, shown, call, [], [])
     except Exception as error:
         where = (f"code at {around.line}, which runs if {_JUMPS[when == 'true']}" if what == "rest" else
                  f"side of the `{what}` at {around.line} for a condition that is {when}")
@@ -282,6 +303,7 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
             error.add_note(f"while tracing the {where}; both sides are traced")
         raise
     finally:
+        shown.forget_variables()
         undo(around.changed)
     return _Side(traced, values, kept, outer, places, shared_arrays)
 
@@ -315,17 +337,21 @@ def _run_side(function: FunctionType | None, arrays: BlockArrays) -> None:
         function()
 
 
-def _left_values(cells: Cells, live: Sequence[str], arrays: BlockArrays) -> tuple[Values, Callable[[str], bool]]:
-    is_shared = arrays.release()
-    return read({name: cells[name] for name in live}), is_shared
+def _left_values(cells: Cells, live: Sequence[str], arrays: BlockArrays) -> tuple[Values, Left]:
+    shared = arrays.release()
+    return read({name: cells[name] for name in live}), shared
 
 
 def _nothing() -> None:
     pass
 
 
-def _never(_: str) -> bool:
-    return False
+def _left_value(results: list[Any]) -> tuple[Values, Left]:
+    around = block.get()
+    assert around is not None
+    shared = not is_sole(Item(results, 0))  # a name has it too
+    return {"~value": results[0]}, Left(
+        lambda _: shared, shared_items(change.container for change in around.changed.values()))
 
 
 def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
@@ -339,8 +365,7 @@ def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[
             results: list[Any] = []
             sides.append(_trace_side(
                 lambda results=results, function=function: results.append(function()),  # type: ignore[misc]
-                lambda results=results: ({"~value": results[0]}, _never), what, when, then,  # type: ignore[misc]
-                containers))
+                functools.partial(_left_value, results), what, when, then, containers))
     return containers.change(_choose(what, predicate, sides, containers))["~value"]
 
 
@@ -520,19 +545,6 @@ class Counter(NamedTuple):
     item: Callable[[Any], Any]
 
 
-class _Turn:
-    """The function of a turn, as tracing shows it: the user's, with the changing variables as parameters."""
-
-    def __init__(self, function: FunctionType, names: Sequence[str]) -> None:
-        self.__name__, self.__code__ = function.__name__, function.__code__
-        self.__closure__, self.__defaults__ = function.__closure__, None
-        kind = inspect.Parameter.POSITIONAL_ONLY
-        self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
-
-    def __call__(self) -> None:
-        raise AssertionError("never called")
-
-
 def loop(what: str, test: FunctionType | None, body: FunctionType, names: Names, counter: Counter | None, *,
          guaranteed: bool) -> None:
     """Run a loop in the program: while `test()` is true, or for the turns of `counter`, or while both allow.
@@ -651,10 +663,12 @@ class _Loop:
         parameters = _unique([*(["turn"] if self.counter is not None else []), *self._shown_names()])
         structure = tree.structure(0)
         items = self.containers.read()
+        shown = _Traced(function, parameters)
         try:
-            return trace_body(self.what, _Turn(function, parameters), lambda *tracers: call(tracers), avals, names,
+            return trace_body(self.what, shown, lambda *tracers: call(tracers), avals, names,
                               [structure] * len(avals))
         finally:
+            shown.forget_variables()
             write(self.cells, self.containers.write({**self.before, **items}))
 
     def _trace_body(self) -> tuple[Program | None, list[Any], list[int]]:
@@ -692,16 +706,14 @@ class _Loop:
                         self.body()
                     else:
                         self.body(counter.item(number))
-                    is_shared = arrays.release()
-                    in_items = shared_items([*self.containers.by_name.values(), *(
-                        change.container for change in around.changed.values())])
+                    left = arrays.release(self.containers.by_name.values())
                 values = {**read({name: self.cells[name] for name in names}), **self.containers.read()}
                 shared = shared_in(values.values())
                 for name, value in values.items():
                     flat = after[name] = None if value is UNSET else self._after(name, value, around, widened)
                     with_others: dict[int, list[Any]] = {}
-                    if flat is not None and (name not in names or is_shared(name)):
-                        with_others = shared_leaves(flat.leaves, None if name in names else in_items)
+                    if flat is not None and (name not in names or left.is_shared(name)):
+                        with_others = shared_leaves(flat.leaves, None if name in names else left.in_items)
                     known = self.shared.setdefault(name, {})
                     if (is_array(value) or name not in names) and with_others.keys() - known.keys():
                         new_shared.append(name)

@@ -267,8 +267,8 @@ REFUSED = [
       "an array")),
     (array_of_a_tuple_changed_in_a_branch, (
         "an array is changed inside the traced `if` at test_idioms.py:{before} (in "
-        "array_of_a_tuple_changed_in_a_branch), which is traced once and may run never or often. Change a copy that has "
-        "a name of its own: x = x.copy(), then x[i] = v")),
+        "array_of_a_tuple_changed_in_a_branch), which is traced once and may run never or often. Change a copy that "
+        "has a name of its own: x = x.copy(), then x[i] = v")),
 ]
 
 
