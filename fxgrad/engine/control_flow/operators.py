@@ -416,6 +416,8 @@ def called(function: Any, depth: int = 0, *places: Callable[[], Any]) -> Any:
             return _TYPES[function]
         if function in (map, filter):
             return functools.partial(_with_converted_functions, function)
+        if type(function) is type and function.__new__ is object.__new__ and type(function.__init__) is FunctionType:
+            return functools.partial(_instance, function, depth, places)
         if function in (list, dict, set) or function.__module__ != "builtins":
             return lambda *args, **kwargs: fresh(function(*args, **kwargs))
     elif kind is functools.partial:
@@ -427,6 +429,13 @@ def called(function: Any, depth: int = 0, *places: Callable[[], Any]) -> Any:
     else:
         check_method(function)
     return function
+
+
+def _instance(kind: type, depth: int, places: Sequence[Callable[[], Any]], /, *args: Any, **kwargs: Any) -> Any:
+    """Return a new object of a class, whose `__init__` is converted."""
+    made = fresh(object.__new__(kind))
+    called(kind.__init__, depth, *places)(made, *args, **kwargs)  # type: ignore[misc]
+    return made
 
 
 def changing(owner: Any, name: str) -> Any:
