@@ -30,9 +30,9 @@ from fxgrad.engine.control_flow.blocks import (
     count_arguments,
     count_copies,
     count_marks,
+    has_unknown_bound,
     is_made_here,
     is_unknown,
-    item,
     loans,
     made_containers,
     mutable,
@@ -40,9 +40,9 @@ from fxgrad.engine.control_flow.blocks import (
     note_change,
     refuse,
 )
+from fxgrad.engine.control_flow.slices import TracedSlice, aligned, is_temporary, item, mask_of
 from fxgrad.engine.control_flow.structures import containers_in, is_record, parts_of
 from fxgrad.engine.core.arrays import Array
-from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -458,16 +458,18 @@ class ArrayItems(Place):
     def __getitem__(self, index: Any) -> Any:
         """Return `x[index]` for an operator such as `+=`, which then assigns it."""
         array = self._cell.cell_contents
-        mask = _mask_of(array, index)
+        mask = mask_of(array, index)
         if mask is None:
             return _Operand(item(array, index))
-        one = np.ones((), aval_of(array).dtype)[()]
-        return _Operand(fnp.where(mask, array, one), mask)  # the other elements must not make NaNs
+        one = np.ones((), aval_of(array).dtype)[()]  # the other elements must not make NaNs
+        return _Operand(fnp.where(mask, array, one), mask, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         mask = None
         if type(value) is _Operand:
             value, mask = value.elements, value.mask
+        if is_temporary(value):
+            value.release()
         traced = _has_tracer(index) or _has_tracer(value)
         if not traced and block.get() is None and isinstance(self._cell.cell_contents, np.ndarray) and not (
                 _is_result(self._cell.cell_contents) and is_sole(self._cell)):
@@ -488,11 +490,8 @@ class ArrayItems(Place):
                 others, then = "the caller, another name or a view", f", and return {name}"
             raise refuse(f"{name}[...] = v changes the array of `{name}`, which {others} has too and would see change "
                          f"in NumPy. Write {name} = {name}.copy() before{then}")
-        if mask is None and _has_unknown_bound(index):
-            mask = _mask_of(self._cell.cell_contents, index)
-            if np.shape(value):
-                raise refuse("x[a:b] = v with a traced bound takes one number v, since the length of the slice is not "
-                             "known. Write a loop, x[i] = v[i - a]")
+        if mask is None and (has_unknown_bound(index) or type(value) is TracedSlice):
+            mask, value = _everywhere(self._cell.cell_contents, index, value)
         if mask is not None:
             index, value = ..., fnp.where(mask, value, self._cell.cell_contents)
         self._cell.cell_contents = _updated(self._cell.cell_contents, index, value)
@@ -567,13 +566,31 @@ class _Part(Place):
                          "x[index, ...] = v")
         row = self._whole[self._index].elements
         value = value.elements if type(value) is _Operand else value
-        if _has_tracer(row) or _has_tracer(index) or _has_tracer(value):
+        if has_unknown_bound(index) or type(value) is TracedSlice:
+            mask, value = _everywhere(row, index, value)
+            changed = fnp.where(mask, value, row).astype(row.dtype)
+        elif _has_tracer(row) or _has_tracer(index) or _has_tracer(value):
             changed = _updated(row, index, value)
         else:
             changed = np.array(row)
             changed[index] = value
         del row  # it is a view
         self._whole[self._index] = changed
+
+    @property
+    def value(self) -> Any:
+        """The part, as it is read."""
+        return item(self._whole.value, self._index)
+
+    def sort(self) -> None:
+        """Sort the part as its method does."""
+        part = self.value
+        part = part.sorted() if type(part) is TracedSlice else np.sort(part)
+        self._whole[self._index] = part
+
+    def fill(self, value: Any) -> None:
+        """Give all elements of the part one value."""
+        self._whole[self._index] = value
 
     def place(self, index: Any) -> Any:
         """Return a part of this part."""
@@ -584,8 +601,17 @@ _UPDATES: dict[np.ufunc, str] = {np.add: "add", np.subtract: "subtract", np.mult
                                  np.maximum: "max"}
 
 
+def _everywhere(array: Any, index: Any, value: Any) -> tuple[Any, Any]:
+    """Return which elements of an array an index with slices selects, and for each the one of the value."""
+    mask = mask_of(array, index)
+    if mask is None:  # the slices are known
+        mask = np.zeros(np.shape(array), bool)
+        mask[index] = True
+    return mask, aligned(array, index, value)
+
+
 def _has_tracer(value: Any) -> bool:
-    if type(value) is Tracer:
+    if type(value) in (Tracer, TracedSlice):
         return True
     return isinstance(value, list | tuple | slice) and any(map(_has_tracer, (
         (value.start, value.stop, value.step) if isinstance(value, slice) else value)))
@@ -608,10 +634,10 @@ def _updated(array: Any, index: Any, value: Any) -> Any:
 
 
 class _Operand:
-    """The elements `x[index]` for an operator such as `+=`; those at a `mask` whose value is unknown."""
+    """The elements `x[index]` for an operator such as `+=`; all of `x`, if a `mask` whose value is unknown selects."""
 
-    def __init__(self, elements: Any, mask: Any = None) -> None:
-        self.elements, self.mask = elements, mask
+    def __init__(self, elements: Any, mask: Any = None, index: Any = None) -> None:
+        self.elements, self.mask, self._index = elements, mask, index
 
     def apply(self, name: str, value: Any) -> _Operand:
         """Apply an operator to the elements; raise if the result does not fit, as NumPy does."""
@@ -621,7 +647,11 @@ class _Operand:
         if isinstance(self.elements, np.ndarray) and not _has_tracer(value):
             self.elements = getattr(operator, name)(self.elements.copy(), value)
             return self
-        if self.mask is not None and np.shape(value):
+        if type(value) is TracedSlice or (has_unknown_bound(self._index) and np.shape(value)):
+            if self.mask is None:
+                raise refuse("a slice of known length is changed by one with a traced bound. Write x[a:b] = x[a:b] + v")
+            value = aligned(self.elements, self._index, value)
+        elif self.mask is not None and np.shape(value):
             raise refuse("x[mask] is changed by an array, and the mask or a bound is traced, so the number of elements "
                          "is not known. Write x = fxgrad.numpy.where(mask, ..., x)")
         dtype, self.elements = self.elements.dtype, _PLAIN[name](self.elements, value)
@@ -638,51 +668,3 @@ _PLAIN = {name: getattr(operator, {"iand": "and_", "ior": "or_"}.get(name, name[
 for _name in _PLAIN:
     for _kind in (_Operand, ArrayItems):
         setattr(_kind, f"__{_name}__", lambda self, value, name=_name: self.apply(name, value))
-
-
-def _has_unknown_bound(index: Any) -> bool:
-    """Return whether a bound of a slice in an index is traced."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(part, slice) and any(map(is_unknown, (part.start, part.stop, part.step))) for part in parts)
-
-
-def _mask_of(array: Any, index: Any) -> Any:
-    """Return which elements an index selects if their number is unknown: by a mask, or a slice; None otherwise."""
-    shape = shape_of(array)
-    if is_unknown(index) and bool(index.shape) and index.dtype == dtypes.bool_:
-        if index.shape != shape[:index.ndim]:
-            raise refuse(f"a mask of shape {index.shape} selects from an array of shape {shape}")
-        return fnp.reshape(index, (*index.shape, *[1] * (len(shape) - index.ndim)))
-    if not _has_unknown_bound(index):
-        return None
-    entries = [*index] if isinstance(index, tuple) else [index]
-    if any(each is Ellipsis for each in entries):
-        place = next(number for number, each in enumerate(entries) if each is Ellipsis)
-        entries[place:place + 1] = [slice(None)] * (len(shape) - len(entries) + 1)
-    if len(entries) > len(shape) or not all(isinstance(each, slice) or (
-            each is not None and not np.shape(each) and dtypes.kind_of(fnp.asarray(each).dtype) in "iu")
-            for each in entries):
-        raise refuse("a bound of this slice is traced, and beside it may stand numbers and slices. Write a loop")
-    mask = None
-    for axis, entry in enumerate(entries):
-        if isinstance(entry, slice) and entry.start is entry.stop is entry.step is None:
-            continue
-        places = np.reshape(np.arange(shape[axis]), (shape[axis], *[1] * (len(shape) - axis - 1)))
-        part = _in_slice(places, entry, shape[axis]) if isinstance(entry, slice) else fnp.equal(
-            places, fnp.where(fnp.less(entry, 0), entry + shape[axis], entry))
-        mask = part if mask is None else mask & part
-    return mask
-
-
-def _in_slice(places: Any, part: slice, size: int) -> Any:
-    """Return which places in an axis a slice selects, whose bounds may be traced."""
-    step = 1 if part.step is None else part.step
-    rises = fnp.greater(step, 0)
-    least, most = fnp.where(rises, 0, -1), fnp.where(rises, size, size - 1)
-
-    def place_of(bound: Any, default: Any) -> Any:
-        return default if bound is None else fnp.clip(fnp.where(fnp.less(bound, 0), bound + size, bound), least, most)
-
-    start, stop = place_of(part.start, fnp.where(rises, 0, size - 1)), place_of(part.stop, fnp.where(rises, size, -1))
-    inside = fnp.where(rises, (places >= start) & (places < stop), (places <= start) & (places > stop))
-    return inside & ((places - start) % fnp.maximum(fnp.abs(step), 1) == 0)

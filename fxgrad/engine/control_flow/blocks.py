@@ -164,6 +164,12 @@ shared_arrays: ContextVar[WeakSet[Any] | None] = ContextVar("shared_arrays", def
 """The marks that exist: a change of one of their `sources` would not reach the traced array."""
 
 
+class UnknownLength:
+    """An array of unknown length (`slices.py`)."""
+
+    __slots__ = ()
+
+
 class Shared:
     """What a traced array may be, or may be a view of: `sources`; of arrays that came out of a traced block, any."""
 
@@ -317,7 +323,7 @@ def fresh(container: Any) -> Any:
     """Return an object that was just made, if it is a container: it may change in the block that made it."""
     around = block.get()
     made = _local.get() if around is None else around.made
-    if made is not None and not isinstance(container, np.ndarray | Tracer) and (
+    if made is not None and not isinstance(container, np.ndarray | Tracer | UnknownLength) and (
             around is not None or is_container(container)):
         made[id(container)] = container
     return container
@@ -390,6 +396,8 @@ class ListItems:
         del self.items[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if has_unknown_bound(index):
+            raise refuse_bound()
         if not is_unknown(index):
             self.items[index] = value
             return
@@ -453,8 +461,22 @@ def _as_number(index: Any) -> Any:
     return index.astype("int32") if getattr(index, "dtype", None) == np.bool_ else index
 
 
+def has_unknown_bound(index: Any) -> bool:
+    """Return whether a bound of a slice in an index is traced."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(part, slice) and any(map(is_unknown, (part.start, part.stop, part.step))) for part in parts)
+
+
+def refuse_bound() -> ControlFlowError:
+    """Return the error for a slice whose length must be known."""
+    return refuse("a bound of this slice is traced, and its length must be known. Write "
+                  "fxgrad.lax.dynamic_slice(x, (start,), (length,)), or go over the items in a loop with an `if`")
+
+
 def item(container: Any, index: Any) -> Any:
     """Return `container[index]`; a traced index selects from NumPy arrays and lists of numbers too."""
+    if has_unknown_bound(index):
+        raise refuse_bound()
     parts = index if isinstance(index, tuple) else (index,)
     if any(type(part) is Tracer and is_unknown(part) for part in parts):
         if isinstance(container, np.ndarray):

@@ -63,7 +63,6 @@ class _Rewriter(ast.NodeTransformer):
         self._second_names: set[str] = set()
         self._own: set[str] = set()
         self._changed: set[str] = set()  # names whose arrays may change for others: parameters, and those around
-        self._bounds_known = True  # whether bounds of slices must be known
         self._count = 0
 
     def function(self, node: FunctionNode) -> FunctionNode:
@@ -394,25 +393,12 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         if not isinstance(node.ctx, ast.Load):
             node.value = self._call("mutable", [self._place(node.value)], node.value)
-            self._bounds_known = False
             node.slice = self.visit(node.slice)
-            self._bounds_known = True
             return node
         node.value = self.visit(node.value)
-        if isinstance(node.slice, ast.Slice | ast.Constant):
-            node.slice = self.visit(node.slice)
+        if all(isinstance(each, ast.Slice | ast.Constant | ast.expr_context) for each in ast.walk(node.slice)):
             return node
         return self._call("item", [node.value, self._index(node.slice)], node)
-
-    def visit_Slice(self, node: ast.Slice) -> Any:
-        bounds_known, self._bounds_known = self._bounds_known, True
-        self.generic_visit(node)
-        self._bounds_known = bounds_known
-        for field in ("lower", "upper", "step") if bounds_known else ():
-            bound = getattr(node, field)
-            if bound is not None and not isinstance(bound, ast.Constant):
-                setattr(node, field, self._call("bound", [bound], bound))
-        return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         word = "and" if isinstance(node.op, ast.And) else "or"

@@ -323,7 +323,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
             for function, when in ((then, "true"), (other, "false")):
                 arrays = BlockArrays(cells, before, live, owned, names.stored, items)
                 run = functools.partial(_run_side, function, arrays)
-                leave = functools.partial(_left_values, cells, live, arrays)
+                leave = functools.partial(_left_values, cells, live, arrays, containers)
                 sides.append(_trace_side(run, leave, what, when, then, containers))
                 write(cells, before)
         finally:
@@ -337,8 +337,9 @@ def _run_side(function: FunctionType | None, arrays: BlockArrays) -> None:
         function()
 
 
-def _left_values(cells: Cells, live: Sequence[str], arrays: BlockArrays) -> tuple[Values, Left]:
-    shared = arrays.release()
+def _left_values(cells: Cells, live: Sequence[str], arrays: BlockArrays, containers: _Containers,
+                 ) -> tuple[Values, Left]:
+    shared = arrays.release(containers.by_name.values())
     return read({name: cells[name] for name in live}), shared
 
 
@@ -346,17 +347,24 @@ def _nothing() -> None:
     pass
 
 
-def _left_value(results: list[Any]) -> tuple[Values, Left]:
+def _run_expression(function: Callable[[], Any], arrays: BlockArrays, results: list[Any]) -> None:
+    arrays.hold()
+    results.append(function())
+
+
+def _left_value(results: list[Any], containers: _Containers) -> tuple[Values, Left]:
     around = block.get()
     assert around is not None
     shared = not is_sole(Item(results, 0))  # a name has it too
     return {"~value": results[0]}, Left(
-        lambda _: shared, shared_items(change.container for change in around.changed.values()))
+        lambda _: shared, shared_items([*containers.by_name.values(), *(
+            change.container for change in around.changed.values())]))
 
 
 def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
     """Return the value of one of two expressions, chosen in the program."""
     predicate = truth(condition, what)
+    arrays = BlockArrays({}, {}, (), (), (), owned_items())
     containers = _Containers({})
     sides: list[_Side] = []
     while not sides or sides[0].values.keys() != sides[1].values.keys():
@@ -364,8 +372,8 @@ def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[
         for function, when in ((then, "true"), (other, "false")):
             results: list[Any] = []
             sides.append(_trace_side(
-                lambda results=results, function=function: results.append(function()),  # type: ignore[misc]
-                functools.partial(_left_value, results), what, when, then, containers))
+                functools.partial(_run_expression, function, arrays, results),
+                functools.partial(_left_value, results, containers), what, when, then, containers))
     return containers.change(_choose(what, predicate, sides, containers))["~value"]
 
 
