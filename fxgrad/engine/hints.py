@@ -101,10 +101,15 @@ def _call_hint(frame: FrameType, call: ast.Call) -> Hint | None:
         return _renamed_hint(call, _MATH.get(name, f"numpy.{name}"))
     if module.split(".")[0] == "scipy" or node_text(function).startswith("scipy."):
         return _scipy_hint(call, function, module, name)
-    if isinstance(found, type) and module.split(".")[0] in ("numpy", "ml_dtypes") and len(call.args) == 1:
+    if isinstance(found, type) and issubclass(found, _SCALARS) and len(call.args) == 1:
         return Hint(node_text(call), f"Write {node_text(ast.Attribute(call.args[0], 'astype'))}('{name}')")
-    if module.split(".")[0] == "numpy" or isinstance(found, _UFUNC):
+    if isinstance(found, _UFUNC):
         return _renamed_hint(call, f"numpy.{name}") or _renamed_hint(call, f"scipy.special.{name}")
+    if module.split(".")[0] == "numpy":
+        return _numpy_hint(call, module, name)
+    if isinstance(function, ast.Call) and getattr(_resolve_name(frame, function.func), "__module__", "") == "numpy":
+        made = _renamed_hint(function, f"numpy.{_resolve_name(frame, function.func).__name__}")  # np.vectorize(f)(x)
+        return made and Hint(node_text(call), f"{made.instead}(...)")
     if isinstance(function, ast.Attribute) and hasattr(_resolve_name(frame, function.value), "__array_interface__"):
         method = ast.Call(ast.parse(f"np.{function.attr}", mode="eval").body, [function.value, *call.args],
                           call.keywords)
@@ -113,6 +118,20 @@ def _call_hint(frame: FrameType, call: ast.Call) -> Hint | None:
 
 
 _UFUNC = type(sys.modules["numpy"].add) if "numpy" in sys.modules else ()
+_SCALARS = sys.modules["numpy"].generic if "numpy" in sys.modules else ()
+NOTHING_INSTEAD = "fxgrad.numpy lists what takes traced arrays"
+"""Stands in hints where no call is known that does the same."""
+_LAYOUTS = frozenset({"asanyarray", "ascontiguousarray", "asfortranarray", "asarray_chkfinite", "require"})
+"""Functions that differ from `asarray` in where and how numbers lie in memory."""
+
+
+def _numpy_hint(call: ast.Call, module: str, name: str) -> Hint:
+    """Return the hint for a function or class of NumPy's; those of its other modules may mean something else here."""
+    if name in _LAYOUTS and call.args:
+        return Hint(node_text(call), f"Write fxgrad.numpy.asarray({node_text(call.args[0])})")
+    path = f"{module}.{name}" if module in ("numpy.linalg", "numpy.fft") else f"numpy.{name}"
+    found = _renamed_hint(call, path) if module in ("numpy", "numpy.linalg", "numpy.fft", "numpy.lib.scimath") else None
+    return found or Hint(node_text(call), NOTHING_INSTEAD)
 
 
 def _renamed_hint(call: ast.Call, path: str) -> Hint | None:

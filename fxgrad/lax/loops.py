@@ -152,7 +152,10 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Carry], Carry], i
         # Narrow integers would overflow, and unsigned ones wrap around if the upper bound is below the lower.
         wide = kind if kind.itemsize >= 4 or kind.kind == "f" else dtypes.int32
         first, last = convert(lower, wide), convert(upper, wide)
-        count = where(lt(first, last), sub(last, first), 0)
+        if kind.kind != "f" and type(lower) is not Tracer and lower == 0:
+            count = last  # there is no turn where it is negative
+        else:
+            count = where(lt(first, last), sub(last, first), 0)
         if kind.kind == "f":
             count = convert(ceil(count), dtypes.int32)
         outputs = bind_for(count, step.program, step.captured, step.init)

@@ -20,6 +20,7 @@ from fxgrad.numpy.linalg import triangles as _triangles
 from fxgrad.engine.core.arrays import returns_array as _making
 from fxgrad.engine.frontend.value_calls import replay_public as _replay
 from fxgrad.numpy import arrays as _arrays
+from fxgrad.numpy import folds as _folds
 from fxgrad.numpy import numpy_semantics as _meanings
 from fxgrad.numpy import scalars as _scalars
 from fxgrad.engine.user_lines import at_user_line as _at_user_line
@@ -173,9 +174,11 @@ def __dir__() -> list[str]:
 
 _methods.attach_tracer_methods()
 _arrays.attach_array_methods()
+_folds.attach_ufunc_methods()
 _protocol.install({name: globals()[name] for name in __all__})
 _protocol.install({name: getattr(linalg, name) for name in linalg.__all__}, np_module="linalg")
-_protocol.install(_meanings.FUNCTIONS, accumulations={"add": cumsum, "multiply": cumprod})
+_protocol.install(_meanings.FUNCTIONS)
+_protocol.install(_meanings.OF_STRIDES, np_module="lib.stride_tricks")
 _protocol.install(_triangles.FUNCTIONS, np_module="linalg")
 _protocol.install({name: getattr(fft, name) for name in fft.__all__}, np_module="fft")
 

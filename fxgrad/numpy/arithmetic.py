@@ -143,7 +143,7 @@ def _power(x: Any, y: Any) -> Any:
 power = _name_function("power", _power,
                        "Return the first operand to the power of the second; a Python int there is static.")
 pow = power
-float_power = _name_function("float_power", composite_function(exponential.pow),
+float_power = _name_function("float_power", composite_function(lambda x, y: exponential.pow(x, y)),
                              "Return the first operand to the power of the second, a float also for integers.")
 
 # --- extrema ------------------------------------------------------------------------------------------------------
@@ -251,5 +251,5 @@ copysign = _name_function("copysign", composite_function(_copysign, exact=True),
                           "Return the size of the first operand with the sign of the second.")
 heaviside = _name_function("heaviside", composite_function(_heaviside, exact=True),
                            "0 below zero, 1 above it, and the second operand at zero.")
-nextafter = _name_function("nextafter", composite_function(parts.nextafter, exact=True),
+nextafter = _name_function("nextafter", composite_function(lambda x, y: parts.nextafter(x, y), exact=True),
                            "Return the next float of the first operand toward the second.")

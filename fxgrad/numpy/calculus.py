@@ -9,7 +9,6 @@ from typing import Any
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import (
     as_array_operand,
-    as_dtype,
     as_numpy_scalars,
     axes_of,
     axis_of,
@@ -44,12 +43,17 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """
     ary = as_array_operand(ary)
     flat = reshape(ary, (math.prod(shape_of(ary)),))
-    dtype = aval_of(flat).dtype
-    ends = [None if end is None
-            else convert(reshape(as_array_operand(end), (math.prod(shape_of(as_array_operand(end))),)), dtype)
-            for end in (to_begin, to_end)]
-    parts = [part for part in (ends[0], diff(flat), ends[1]) if part is not None]
+    begin, end = (None if end is None else _end(flat, end) for end in (to_begin, to_end))
+    parts = promote_operands(*(part for part in (begin, diff(flat), end) if part is not None))
     return parts[0] if len(parts) == 1 else concatenate(parts, 0)
+
+
+def _end(flat: Any, values: Any) -> Any:
+    """Return a caller's values as a vector, in the dtype of `flat` unless that is weak."""
+    values = as_array_operand(values)
+    values = reshape(values, (math.prod(shape_of(values)),))
+    aval = aval_of(flat)
+    return values if aval.weak else convert(values, aval.dtype)
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
@@ -213,6 +217,6 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * math.p
     added = subtract(folded, steps)
     limit = half if discont is None else discont
     added = where(less(absolute(steps), limit), 0, added)
-    added = as_dtype(added, aval_of(p).dtype)
+    added = convert(added, aval_of(p).dtype, aval_of(p).weak)
     first, rest = slice_in_dim(p, 0, 1, at), slice_in_dim(p, 1, extent, at)
     return concatenate(promote_operands(first, add(rest, cumsum(added, at))), at)

@@ -17,7 +17,7 @@ from fxgrad.engine.frontend.operands import (
 from fxgrad.engine.ops.creation import size_in
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.parts import complex as complex_
-from fxgrad.engine.ops.structural import reshape
+from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError, ShapeError
@@ -76,7 +76,7 @@ def _covariance(name: str, m: Any, y: Any, rowvar: bool, bias: bool, ddof: int |
         raise DTypeError(at_user_line(f"{name}: dtype must be a float or complex dtype, got "
                                       f"{dtypes.canonical(dtype).name}. Convert the result with .astype"))
     x = _variables(name, m, y, rowvar, dtype)
-    wanted = aval_of(x).dtype
+    wanted, weak = aval_of(x).dtype, aval_of(x).weak
     if wanted.itemsize < 4:
         x = as_dtype(x, dtypes.float32)
     own = dtypes.real_dtype(aval_of(x).dtype)
@@ -104,7 +104,7 @@ def _covariance(name: str, m: Any, y: Any, rowvar: bool, bias: bool, ddof: int |
     product = divide(matmul(apart if weighted is None else weighted, conjugate(transpose(apart))), divisor)
     if has_symbolic_dim(*shape_of(product)):
         refuse_undecided(f"{name}: whether there is one variable, whose covariance is a scalar", *shape_of(product))
-    return as_dtype(reshape(product, ()) if shape_of(product) == (1, 1) else product, wanted)
+    return convert(reshape(product, ()) if shape_of(product) == (1, 1) else product, wanted, weak)
 
 
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:

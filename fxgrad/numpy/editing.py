@@ -191,7 +191,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         places = np.repeat(places, shape_of(given)[at])
     wanted = (*shape[:at], places.size, *shape[at + 1:])
     try:
-        given = broadcast_to(convert(given, aval_of(arr).dtype), wanted)
+        given = broadcast_to(convert(given, aval_of(arr).dtype, aval_of(arr).weak), wanted)
     except ShapeError:
         raise ShapeError(at_user_line(f"insert: values of shape {shape_of(given)} do not broadcast to {wanted}"
                                       )) from None
@@ -214,7 +214,7 @@ def _insert_traced(arr: Any, places: Any, values: Any, axis: int) -> Any:
         given = move_axis(given, 0, axis)
     count = shape_of(given)[axis] if single else places.size
     wanted = (*shape[:axis], count, *shape[axis + 1:])
-    given = broadcast_to(convert(given, aval_of(arr).dtype), wanted)
+    given = broadcast_to(convert(given, aval_of(arr).dtype, aval_of(arr).weak), wanted)
     places = broadcast_to(ravel(where(places < 0, places + shape[axis], places)), (count,))
     order = argsort(concatenate([np.arange(shape[axis]) + np.float32(0.5), places]), stable=True)
     return take_along_one(concatenate([arr, given], axis), order, axis, "promise_in_bounds", promises=("unique",))

@@ -47,7 +47,7 @@ def _as_operand(name: str, kind: str, a: Any) -> Any:
     if dtypes.is_floating(dtype) and dtype.itemsize < 4:
         raise DTypeError(at_user_line(f"{name}: not defined for {dtype.name}; it takes float32, float64, complex64 and "
                                       "complex128. Convert first: x.astype('float32')"))
-    return a if kind == "rfft" else convert(a, dtypes.complex_dtype(dtype))
+    return a if kind == "rfft" else convert(a, dtypes.complex_dtype(dtype), aval_of(a).weak)
 
 
 def _many(name: str, kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> Any:

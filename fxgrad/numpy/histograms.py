@@ -122,7 +122,8 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     if isinstance(bins, str):
         raise ArgumentError(at_user_line(f"histogram: bins={bins!r}; a number of bins, or their edges, is needed"))
     if isinstance(bins, Sequence) or bool(shape_of(bins)):
-        return convert(as_array_operand(bins), aval_of(a).dtype)
+        bins = as_array_operand(bins)
+        return promote_inexact(a, bins)[1] if aval_of(a).weak else convert(bins, aval_of(a).dtype)
     count = as_integer("histogram", bins)
     if count < 1:
         raise ArgumentError(at_user_line(f"histogram: bins={count}; a number from 1 on is needed"))
@@ -135,7 +136,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
         low, high = min(a), max(a)
     flat = equal(low, high)
     low, high = where(flat, subtract(low, 0.5), low), where(flat, add(high, 0.5), high)
-    return linspace(low, high, count + 1, dtype=dtype)
+    return convert(linspace(low, high, count + 1, dtype=dtype), dtype, aval_of(a).weak)
 
 
 def histogram(a: Any, bins: Any = 10, range: Any = None, weights: Any = None, density: bool | None = None) -> Any:

@@ -165,7 +165,8 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     exponent = sub(convert(biased, dtypes.int32), np.int32(bias - 1))
     exponent = where(plain, np.int32(0), exponent)
     # A product with a power of two, so that derivatives are those of x at fixed exponents.
-    result = where(plain, x, _scale_by_power(scaled, sub(scalar_like(0, exponent), exponent)))
+    result = _scale_by_power(scaled, sub(scalar_like(0, exponent), exponent))
+    result = where(plain, x, convert(result, aval_of(x).dtype, aval_of(x).weak))
     shift = where(small, np.int32(mantissa + 1), np.int32(0))
     return result, where(plain, np.int32(0), sub(exponent, shift))
 
@@ -229,7 +230,7 @@ def _spacing(x: Any) -> Any:
     least = scalar_like(np.iinfo(integer).min, bits)  # the sign bit alone, that of -0.0, whose gap is positive
     sign = where(comparison.eq(bits, least), zero, comparison.and_(bits, least))
     gap = bitcast_convert_type(comparison.or_(gap, sign), aval_of(x).dtype)
-    return where(parts.is_finite(x), gap, math.nan)
+    return where(parts.is_finite(x), convert(gap, aval_of(x).dtype, aval_of(x).weak), math.nan)
 
 
 spacing = _name_function("spacing", _spacing,

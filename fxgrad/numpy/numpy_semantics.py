@@ -15,13 +15,24 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import PYTHON_SCALARS
-from fxgrad.engine.frontend.operands import as_array_operand, as_integer, common_type, operand, wide_dtype
+from fxgrad.engine.frontend.operands import (
+    as_array_operand,
+    as_integer,
+    as_shape,
+    axis_of,
+    common_type,
+    operand,
+    shape_of,
+    wide_dtype,
+)
 from fxgrad.engine.ops import ordering as sorting
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.parts import imag, real
 from fxgrad.engine.ops.pointwise import add
-from fxgrad.engine.ops.structural import convert
+from fxgrad.engine.ops.structural import convert, move_axis
 from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ShapeError
 from fxgrad.numpy.alike import empty_like, full_like, ones_like, zeros_like
 from fxgrad.numpy.arithmetic import multiply
 from fxgrad.numpy.calculus import convolve, correlate, diff, gradient
@@ -44,7 +55,7 @@ from fxgrad.numpy.ordering import (
     sort,
 )
 from fxgrad.numpy.polynomials import polyder, vander
-from fxgrad.numpy.rearranging import trace
+from fxgrad.numpy.rearranging import take, trace
 from fxgrad.numpy.reductions import prod, sum
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, broadcast_arrays
 from fxgrad.numpy.statistics import nanprod, nansum
@@ -189,6 +200,24 @@ def _argpartition(a: Any, kth: Any, axis: int | None = -1, kind: Any = None, ord
     return _argsort(a, axis)
 
 
+def _sliding_window_view(x: Any, window_shape: Any, axis: Any = None, **_: Any) -> Any:
+    """`np.lib.stride_tricks.sliding_window_view`: copies, since traced arrays have no views."""
+    x, sizes = as_array_operand(x), as_shape(window_shape, "sliding_window_view: a window")
+    rank = len(shape_of(x))
+    axes = [axis_of("sliding_window_view", at, rank) for at in (
+        range(rank) if axis is None else axis if isinstance(axis, tuple | list) else [axis])]
+    if len(axes) != len(sizes):
+        raise ShapeError(at_user_line(f"sliding_window_view: windows of {len(sizes)} axes over {len(axes)} axes; equal "
+                                      "numbers are needed"))
+    for size, at in zip(sizes, axes, strict=True):
+        count = shape_of(x)[at] - size + 1
+        if size < 0 or count < 1:
+            raise ShapeError(at_user_line(f"sliding_window_view: a window of {size} elements over an axis of "
+                                          f"{shape_of(x)[at]}"))
+        x = move_axis(take(x, np.arange(count)[:, None] + np.arange(size), at), at + 1, len(shape_of(x)))
+    return x
+
+
 def _tuple_of(function: Function) -> Function:
     """Return a function whose result is a tuple, as in NumPy, not a list, as in jax."""
     @functools.wraps(function)
@@ -209,3 +238,5 @@ FUNCTIONS: dict[str, Function] = WIDENED | {
                                                                atleast_2d, atleast_3d)},
 }
 """The functions that `np.name(x)` calls for a traced `x` if `fxgrad.numpy.name` follows jax."""
+OF_STRIDES: dict[str, Function] = {"sliding_window_view": _sliding_window_view}
+"""Functions of `np.lib.stride_tricks`."""

@@ -29,7 +29,7 @@ from fxgrad.engine.ops.arithmetic import sub
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
-from fxgrad.engine.ops.structural import broadcast_to, convert, full, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError
@@ -192,10 +192,10 @@ def _ranks(x: Any) -> Any:
 
 def _running(name: str, operation: Callable[..., Any], a: Any, axis: int | None, dtype: Any) -> Any:
     a, at = flatten_if_none(name, a, 0 if axis is None and len(shape_of(as_array_operand(a))) == 1 else axis)
-    own = aval_of(a).dtype
-    wanted = dtypes.canonical(dtype) if dtype is not None else dtypes.int32 if own == dtypes.bool_ else own
+    own = aval_of(a)
+    wanted = dtypes.canonical(dtype) if dtype is not None else dtypes.int32 if own.dtype == dtypes.bool_ else own.dtype
     inner = dtypes.float32 if wanted.itemsize < 4 and dtypes.is_floating(wanted) else wanted
-    result = operation(as_dtype(a, inner), at)
+    result = operation(convert(a, inner, own.weak and dtype is None and inner == own.dtype), at)
     return result if inner == wanted else convert(result, wanted)
 
 
@@ -248,10 +248,11 @@ def _cumulative(name: str, function: Callable[..., Any], first: int, x: Any, axi
     if axis is None and len(shape_of(x)) != 1:
         raise ArgumentError(at_user_line(f"{name}: axis must be given for an array of shape {shape_of(x)}"))
     at = axis_of(name, 0 if axis is None else axis, len(shape_of(x)))
-    result = function(x, at, summing_dtype(aval_of(x).dtype) if dtype is None else dtype)
+    own = aval_of(x).dtype
+    result = function(x, at, summing_dtype(own) if dtype is None and summing_dtype(own) != own else dtype)
     if not include_initial:
         return result
-    begin = full(kept_shape(shape_of(x), (at,)), first, aval_of(result).dtype)
+    begin = broadcast_to(scalar_like(first, result), kept_shape(shape_of(x), (at,)))
     return concatenate([begin, result], at)
 
 

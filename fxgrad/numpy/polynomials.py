@@ -21,15 +21,16 @@ from fxgrad.engine.frontend.operands import (
     shape_of,
 )
 from fxgrad.engine.ops.joining import concatenate, stack, unstack
+from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.shaping import pad, slice_in_dim
-from fxgrad.engine.ops.structural import convert, reshape
+from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy import linalg
 from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
 from fxgrad.numpy.calculus import convolve
-from fxgrad.numpy.creation import full, ones, zeros
+from fxgrad.numpy.creation import full, zeros
 from fxgrad.numpy.elementwise import sqrt, square
 from fxgrad.numpy.finding import nonzero
 from fxgrad.numpy.logic import equal, where
@@ -64,7 +65,7 @@ def polyval(p: Any, x: Any, *, unroll: int | None = 16) -> Any:
     if not shape_of(p):
         raise ShapeError(at_user_line("polyval: coefficients are a vector, a number came; write [p]"))
     shape = common_shape("polyval", shape_of(x), shape_of(p)[1:])
-    result = full(shape, 0, aval_of(p).dtype)
+    result = broadcast_to(scalar_like(0, p), shape)
     for coefficient in unstack(p, 0):
         result = add(multiply(result, x), coefficient)
     return result
@@ -152,7 +153,7 @@ def polyder(p: Any, m: int = 1) -> Any:
         return p
     powers = np.arange(size - 1, -1, -1)
     factors = np.array([math.perm(int(power), order) for power in powers if power >= order], aval_of(p).dtype)
-    return multiply(slice_in_dim(p, 0, max(size - order, 0), 0), factors)
+    return multiply(slice_in_dim(p, 0, max(size - order, 0), 0), convert(factors, aval_of(p).dtype, aval_of(p).weak))
 
 
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
@@ -174,7 +175,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     starts = [*range(size - order - 1, -1, -1), *[0] * order]
     times = [order] * (size - order) + [order - 1 - place for place in range(order)]
     divisors = np.array([math.perm(start + count, count) for start, count in zip(starts, times, strict=True)], dtype)
-    return divide(concatenate([p, constants], 0), divisors)
+    return divide(concatenate([p, constants], 0), convert(divisors, dtype, aval_of(p).weak))
 
 
 def _order(name: str, m: Any) -> int:
@@ -201,10 +202,10 @@ def poly(seq_of_zeros: Any) -> Any:
         roots_of = linalg.eigvals(roots_of)
     elif len(shape) != 1:
         raise ShapeError(at_user_line(f"poly: a vector of roots or a square matrix is needed, the shape is {shape}"))
-    result = ones(1, aval_of(roots_of).dtype)
+    result = broadcast_to(scalar_like(1, roots_of), (1,))
     for root in unstack(roots_of, 0):
-        longer = pad(result, aval_of(result).dtype.type(0), [(0, 1, 0)])
-        result = subtract(longer, pad(multiply(result, root), aval_of(result).dtype.type(0), [(1, 0, 0)]))
+        longer = pad(result, scalar_like(0, result), [(0, 1, 0)])
+        result = subtract(longer, pad(multiply(result, root), scalar_like(0, result), [(1, 0, 0)]))
     return result
 
 
@@ -227,15 +228,15 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
         trailing = known.shape[0] - 1 - last if places.size else 0
         p = slice_in_dim(p, first, last + 1, 0)
     size = shape_of(p)[0]
-    dtype = dtypes.complex_dtype(aval_of(p).dtype)
-    none = zeros(trailing, dtype)
+    dtype, weak = dtypes.complex_dtype(aval_of(p).dtype), aval_of(p).weak
+    none = convert(zeros(trailing, dtype), dtype, weak)
     if size < 2:
         return none
     lead, rest = slice_in_dim(p, 0, 1, 0), slice_in_dim(p, 1, size, 0)
     first_row = reshape(divide(multiply(rest, -1), lead), (1, size - 1))
-    below = np.eye(size - 2, size - 1, dtype=aval_of(p).dtype)
+    below = convert(np.eye(size - 2, size - 1, dtype=aval_of(p).dtype), aval_of(p).dtype, weak)
     found = linalg.eigvals(concatenate([first_row, below], 0) if size > 2 else first_row)
-    found = convert(found, dtype)
+    found = convert(found, dtype, weak)
     return concatenate([found, none], 0) if trailing else found
 
 
@@ -254,7 +255,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     if count < 0:
         raise ArgumentError(at_user_line(f"vander: N={count}; a number from 0 on is needed"))
     x = as_dtype(x, np.int32) if aval_of(x).dtype == dtypes.bool_ else x
-    columns = [ones(shape_of(x), aval_of(x).dtype)]
+    columns = [broadcast_to(scalar_like(1, x), shape_of(x))]
     while len(columns) < count:
         columns.append(multiply(columns[-1], x))
     if not count:

@@ -23,7 +23,7 @@ from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops import cumulative
 from fxgrad.engine.ops import ordering as sorting
 from fxgrad.engine.ops.indexing import take_along
-from fxgrad.engine.ops.structural import broadcast_to, reshape, transpose
+from fxgrad.engine.ops.structural import broadcast_to, convert, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
@@ -125,7 +125,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
                                             "'inverted_cdf' is"))
     a, = promote_inexact(as_array_operand(a))
     refuse_complex(name, a)
-    shape, dtype = shape_of(a), aval_of(a).dtype
+    shape, dtype, weak = shape_of(a), aval_of(a).dtype, aval_of(a).weak
     axes = axes_of(name, axis, len(shape))
     flat = _joined(a, axes)
     *kept, count = shape_of(flat)
@@ -154,7 +154,7 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
     if spare and weights is not None:
         bad = logical_or(less(spread, 0), isnan(spread))
         nothing = logical_or(nothing, reshape(any(bad, -1), (*kept, *ones)))
-    result = as_dtype(where(nothing, math.nan, result), dtype)
+    result = convert(where(nothing, math.nan, result), dtype, weak)
     result = transpose(result, [*range(last, len(shape_of(result))), *range(last)])
     return reshape(result, (*shape_of(q), *kept_shape(shape, axes))) if keepdims else result
 

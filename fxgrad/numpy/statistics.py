@@ -92,9 +92,9 @@ def mean(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, keepdims
     if where is None:
         return _narrow(_mean(x, axes, keepdims), wanted)
     where = broadcast_to(mask_of("mean", where), shape_of(x))
-    total = sum(choose(where, x, 0.0), axes, keepdims=keepdims)
+    total, aval = sum(choose(where, x, 0.0), axes, keepdims=keepdims), aval_of(x)
     # Converted, since a sum over all axes is a NumPy scalar, which gives way to the dtype of the count.
-    return _narrow(divide(total, convert(sum(where, axes, keepdims=keepdims), aval_of(x).dtype)), wanted)
+    return _narrow(divide(total, convert(sum(where, axes, keepdims=keepdims), aval.dtype, aval.weak)), wanted)
 
 
 @partial(library_function, name="var")
@@ -159,11 +159,12 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
     if where is None and mean is None:
         return _narrow(_var(x, axes, less, keepdims), wanted)
     chosen = broadcast_to(np.bool_(True) if where is None else mask_of("var", where), shape_of(x))
-    count = sum(chosen, axes, keepdims=True)
+    real = Aval((), dtypes.real_dtype(aval_of(x).dtype), aval_of(x).weak)
+    count = convert(sum(chosen, axes, keepdims=True), real.dtype, real.weak)  # as an integer it would cost digits
     x = choose(chosen, x, 0.0)  # before further computation: derivatives of excluded elements may be NaN
     centre = divide(sum(x, axes, keepdims=True), count) if mean is None else mean
     squares = choose(chosen, _squared_modulus(subtract(x, centre)), 0.0)
-    left = subtract(convert(count, aval_of(squares).dtype), less)  # an integer would not keep its digits
+    left = subtract(count, less)
     result = divide(sum(squares, axes, keepdims=True), choose(left > 0, left, math.nan))
     if not keepdims:
         result = reshape(result, tuple(extent for at, extent in enumerate(shape_of(result)) if at not in axes))

@@ -89,7 +89,7 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", 
     _check_2d("correlate2d", in1, in2, boundary, fillvalue)
     full = correlate(in1, in2, "full", "direct", precision)
     # The middle is the later place for even sizes, as in SciPy.
-    sizes = [size + (mode == "same" and size % 2 == 0) for size in shape_of(as_array_operand(in2))]
+    sizes = [size + 1 - size % 2 if mode == "same" else size for size in shape_of(as_array_operand(in2))]
     return _cut_product("correlate2d", full, shape_of(as_array_operand(in1)), sizes, mode, (0, 1))
 
 

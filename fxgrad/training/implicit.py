@@ -24,6 +24,7 @@ from fxgrad.errors import ArgumentError, ConcretizationError, DTypeError, ShapeE
 from fxgrad.flatten_util import ravel_pytree
 from fxgrad.lax.solves import custom_root
 from fxgrad.numpy import linalg
+from fxgrad.scipy.linalg.systems import lu_factor, lu_solve
 
 Function = Callable[..., Any]
 
@@ -49,8 +50,9 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
     Derivatives of all modes and orders cost one linear system in `x`, and no memory for the solver's steps. The system
     is solved by its matrix, or by `solve(matvec, b)` for large ones, such as `fxgrad.scipy.sparse.linalg.gmres`
     without its second result. Raises `CheckError`, compiled too, where the condition does not hold at `x` within
-    `tolerance` times the largest of 1 and `|x|`; None leaves that out. Raises `ArgumentError` unless one
-    condition is given, `TreeError` and `ShapeError` where it returns another container than `x` or other shapes, and
+    `tolerance` times the largest of 1 and `|x|`, or `x` is not finite; None leaves that out. Derivatives raise it where
+    that of the condition in `x` is a singular matrix. Raises `ArgumentError` unless one condition is given and `x` has
+    numbers, `TreeError` and `ShapeError` where it returns another container than `x` or other shapes, and
     `DTypeError` where `x` has integers. The formula is the implicit function
     theorem's, dx = -(dF/dx)^-1 (dF/da) da, with the conditions of Karush, Kuhn and Tucker for constraints.
 
@@ -90,10 +92,15 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
     @transformation("implicit", solver)
     def solved(*args: Any) -> Any:
         x = _run(solver, args, like)
+        if not tree.leaves(x):
+            raise ArgumentError(at_user_line(
+                f"implicit: {function_name(solver)} returned {x!r}, which has no numbers. Return x, an array or a "
+                "container of arrays"))
         if equal is not None or at_most is not None:
             return _constrained(x, args)
-        _verify(x, _residual(x, args), tolerance, f"{kind} of {function_name(solver)}")
-        return custom_root(lambda x: _residual(x, args), x, lambda f, x: x, _tangent_solver(solve))
+        what = f"{kind} of {function_name(solver)}"
+        _verify(x, _residual(x, args), tolerance, what, solver)
+        return custom_root(lambda x: _residual(x, args), x, lambda f, x: x, _tangent_solver(solve, what))
 
     def _residual(x: Any, args: tuple[Any, ...]) -> Any:
         found = residual(x, *args)
@@ -135,8 +142,9 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
             active[:, None], jacobian(bounds)(flat), 0)]).T
         multipliers = stop_gradient(linalg.lstsq(matrix, -grad(objective)(flat))[0])
         state = flat, multipliers[:count], fnp.where(active, multipliers[count:], 0)
-        _verify(state, conditions(state), tolerance, f"argmin of {function_name(solver)} with its constraints")
-        return rebuild(custom_root(conditions, state, lambda f, state: state, _tangent_solver(solve))[0])
+        what = f"argmin of {function_name(solver)} with its constraints"
+        _verify(state, conditions(state), tolerance, what, solver)
+        return rebuild(custom_root(conditions, state, lambda f, state: state, _tangent_solver(solve, what))[0])
     return solved
 
 
@@ -167,19 +175,24 @@ def _run(solver: Function, args: tuple[Any, ...], like: Any) -> Any:
                           "like=, an array or a container of the shapes and dtypes of its result)") from error
 
 
-def _verify(x: Any, residual: Any, tolerance: float | None, what: str) -> None:
-    """Raise `CheckError` unless the residual is small, without a part in derivatives."""
+def _verify(x: Any, residual: Any, tolerance: float | None, what: str, solver: Function) -> None:
+    """Raise `CheckError` unless `x` is finite and the residual small, without a part in derivatives."""
     if tolerance is None:
         return
     largest = lambda value: functools.reduce(  # noqa: E731
         fnp.maximum, [fnp.max(fnp.abs(leaf), initial=0.0) for leaf in tree.leaves(stop_gradient(value))])
     size, scale = largest(residual), fnp.maximum(1.0, largest(x))
+    check(fnp.isfinite(scale), f"implicit: {function_name(solver)} returned numbers that are not finite, the largest "
+          "of which is {largest}. Look at its steps and at where it starts", largest=scale)
     check(size <= tolerance * scale, f"implicit: {what} does not hold at what it returned: a residual of {{size}}, "
           f"where at most {{limit}} is allowed", size=size, limit=tolerance * scale)
 
 
-def _tangent_solver(solve: Function | None) -> Function:
-    """Return the solver of linear systems: by the matrix, or by the user's function of a product and a vector."""
+def _tangent_solver(solve: Function | None, what: str) -> Function:
+    """Return the solver of linear systems: by the matrix, or by the user's function of a product and a vector.
+
+    That by the matrix raises `CheckError` if the matrix is singular: `what` does not determine x.
+    """
     def by_matrix(linear: Function, right: Any) -> Any:
         flat, rebuild = ravel_pytree(right)
         # A condition on complex numbers need not be holomorphic: their real and imaginary parts are the unknowns.
@@ -193,5 +206,10 @@ def _tangent_solver(solve: Function | None) -> Function:
             found = ravel_pytree(linear(rebuild(whole(parts))))[0]
             return fnp.concatenate([fnp.real(found), fnp.imag(found)]) if is_complex else found
 
-        return rebuild(whole(linalg.solve(jacobian(product)(fnp.zeros_like(parts)), parts)))
+        factors, pivots = lu_factor(jacobian(product)(fnp.zeros_like(parts)))
+        check(fnp.all(fnp.diagonal(factors) != 0), f"implicit: the derivative of {what} in x, a matrix of shape "
+              f"{factors.shape}, is singular at what it returned: the condition does not determine x there, which has "
+              "no derivative. Give as many independent equations as unknowns, or solve=, which chooses one of the "
+              "solutions")
+        return rebuild(whole(lu_solve((factors, pivots), parts)))
     return by_matrix if solve is None else solve

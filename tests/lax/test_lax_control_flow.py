@@ -361,3 +361,23 @@ def test_zeros_are_not_propagated_through_counters() -> None:
     scan = next(equation for equation in tangent.equations if equation.primitive.name == "scan")
     assert len(scan.outputs) == 3  # the counter, the value, the value's tangent
     assert jnp.ndim(tangent(1.0)[0]) == 0
+
+
+@pytest.mark.parametrize("count", [np.int64(-5), np.int32(-2**31), np.int64(-2**40), np.int8(-128), np.int32(0),
+                                   np.uint8(200), np.int16(3)])
+def test_loops_of_a_traced_length_below_zero_take_no_turn(count: Any) -> None:
+    def looped(x: Any, n: Any) -> Any:
+        return lax.fori_loop(0, n, lambda i, y: np.sin(y) * x + i, x)
+
+    def unrolled(x: Any) -> Any:
+        y = x
+        for turn in range(int(count)):
+            y = np.sin(y) * x + turn
+        return y
+
+    for run in (fxgrad.jit, fxgrad.vmap):
+        given = (np.asarray(0.7), count) if run is fxgrad.jit else (np.full(2, 0.7), np.stack([count, 0 * count]))
+        values, slopes = (np.ravel(run(of)(*given))[0] for of in (looped, fxgrad.grad(looped)))
+        np.testing.assert_allclose(values, unrolled(0.7), rtol=1e-12)
+        np.testing.assert_allclose(slopes, fxgrad.grad(unrolled)(0.7), rtol=1e-12)
+    assert "for(i64(n)," in str(fxgrad.make_program(looped)(0.7, 3))

@@ -12,7 +12,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad import lax
+from fxgrad import lax, scipy
 
 MAKERS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "zeros_like": (fnp.zeros_like, jnp.zeros_like), "ones_like": (fnp.ones_like, jnp.ones_like),
@@ -113,3 +113,50 @@ def test_dtypes_themselves_are_complex_or_not() -> None:
         for given in (np.dtype(dtype), getattr(np, dtype), getattr(fnp, dtype)):
             assert fnp.iscomplexobj(given) is (dtype == "complex64")
             assert fnp.isrealobj(given) is (dtype != "complex64")
+
+
+# --- results of linear algebra, transforms, running sums and order statistics --------------------------------------
+
+MATRIX = np.array([[3.0, 0.4, 0.1], [0.4, 2.0, 0.3], [0.1, 0.3, 1.5]])
+OF_MATRICES: dict[str, Callable[[Any], Any]] = {
+    "cholesky": fnp.linalg.cholesky, "inv": fnp.linalg.inv, "det": fnp.linalg.det,
+    "slogdet": lambda a: fnp.linalg.slogdet(a)[1], "eigh": lambda a: fnp.linalg.eigh(a)[0],
+    "eig": lambda a: fnp.abs(fnp.linalg.eig(a)[1]), "svd": lambda a: fnp.linalg.svd(a)[1],
+    "qr": lambda a: fnp.abs(fnp.linalg.qr(a)[1]), "solve": lambda a: fnp.linalg.solve(a, a[0]),
+    "pinv": fnp.linalg.pinv, "lu": lambda a: scipy.linalg.lu(a)[2], "expm": scipy.linalg.expm,
+    "expm_frechet": lambda a: scipy.linalg.expm_frechet(a, a)[1], "polar": lambda a: scipy.linalg.polar(a)[0],
+    "solve_sylvester": lambda a: scipy.linalg.solve_sylvester(a, a, a),
+    "solve_triangular": lambda a: scipy.linalg.solve_triangular(a, a), "hankel": lambda a: scipy.linalg.hankel(a[0]),
+    "tridiagonal_solve": lambda a: fxgrad.lax.linalg.tridiagonal_solve(a[0], a[1], a[2], a),
+    "schur": lambda a: fnp.abs(scipy.linalg.schur(a)[0]), "hessenberg": lambda a: fnp.abs(scipy.linalg.hessenberg(a)),
+    "fft": lambda a: fnp.abs(fnp.fft.fft(a)), "rfft": lambda a: fnp.abs(fnp.fft.rfft(a)), "irfft": fnp.fft.irfft,
+    "cumsum": fnp.cumsum, "cumprod": fnp.cumprod, "nancumsum": fnp.nancumsum,
+    "cumulative_sum": lambda a: fnp.cumulative_sum(a, axis=0, include_initial=True),
+    "median": fnp.median, "nanmedian": fnp.nanmedian, "percentile": lambda a: fnp.percentile(a, 30.0, axis=0),
+    "nanmean": fnp.nanmean, "nanvar": fnp.nanvar, "nanstd": lambda a: fnp.nanstd(a, axis=0), "cov": fnp.cov,
+    "corrcoef": fnp.corrcoef, "frexp": lambda a: fnp.frexp(a)[0], "spacing": fnp.spacing,
+    "histogram_bin_edges": fnp.histogram_bin_edges, "ediff1d": lambda a: fnp.ediff1d(a, a[0], a[1]),
+    "unwrap": lambda a: fnp.unwrap(3 * a), "vander": lambda a: fnp.vander(a[0]),
+    "polyval": lambda a: fnp.polyval(a[0], a),
+    "polyder": lambda a: fnp.polyder(a[0]), "polyint": lambda a: fnp.polyint(a[0]), "poly": lambda a: fnp.poly(a[0]),
+    "roots": lambda a: fnp.abs(fnp.roots(a[0], strip_zeros=False)), "insert": lambda a: fnp.insert(a[0], 1, 7.0),
+    "wofz": lambda a: fnp.abs(scipy.special.wofz(a)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_MATRICES)
+def test_functions_of_weak_arrays_alone_are_weak_and_lose_no_digit(name: str) -> None:
+    """A matrix of Python numbers, such as a rotation by an angle that is an argument, leaves float32 as it is."""
+    function = OF_MATRICES[name]
+
+    def of_numbers(scale: float) -> Any:
+        return function(fnp.stack([fnp.stack([fnp.multiply(scale, float(entry)) for entry in row]) for row in MATRIX]))
+
+    expected = np.asarray(function(1.5 * MATRIX))
+    assert expected.dtype == np.float64
+    result = fxgrad.jit(of_numbers)(1.5)
+    assert fxgrad.typeof(result).weak_type, fxgrad.typeof(result)
+    np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-11, atol=1e-14)
+    p = np.ones(2, np.float32)
+    assert fxgrad.jit(lambda p, scale: p * fnp.sum(of_numbers(scale)))(p, 1.5).dtype == np.float32

@@ -17,12 +17,20 @@ UNARY: list[Callable[[Any, Any], Any]] = [
     lambda xp, x: x[::-1], lambda xp, x: xp.concatenate([x[1:], x[:1]], axis=0),
     lambda xp, x: xp.where(x > 0.1, x, 0.5 * x), lambda xp, x: xp.cumsum(x, axis=0) / x.shape[0],
     lambda xp, x: xp.sort(x, axis=-1), lambda xp, x: x / (1.0 + xp.sum(xp.abs(x))),
+    lambda xp, x: xp.cumprod(xp.cos(x), axis=-1), lambda xp, x: x * xp.prod(xp.cos(x), axis=0),
+    lambda xp, x: x - xp.min(x, axis=0), lambda xp, x: x / xp.sqrt(xp.var(x, axis=-1, keepdims=True) + 1.0),
+    lambda xp, x: xp.clip(x, -0.4, 0.6), lambda xp, x: xp.roll(x, 2, axis=-1), lambda xp, x: xp.pad(x, 1)[:-2, 2:] + x,
+    lambda xp, x: xp.take_along_axis(x, xp.argmax(x, axis=-1)[:, None], axis=-1) * x,
+    lambda xp, x: xp.take_along_axis(x, xp.argsort(x, axis=0), axis=0), lambda xp, x: xp.repeat(x, 2, axis=0)[::2],
 ]
 BINARY: list[Callable[[Any, Any, Any], Any]] = [
     lambda xp, x, y: x + y, lambda xp, x, y: x * y, lambda xp, x, y: x - y, lambda xp, x, y: x / (1.0 + y * y),
     lambda xp, x, y: xp.maximum(x, y), lambda xp, x, y: xp.minimum(x, 0.3 * y), lambda xp, x, y: xp.tanh(x @ y.T) @ y,
     lambda xp, x, y: xp.arctan2(x, 2.0 + y), lambda xp, x, y: xp.where(x > y, x, y * 0.1),
     lambda xp, x, y: xp.einsum("ij,ij->ij", x, y) + x[0, 0],
+    lambda xp, x, y: xp.logaddexp(x, y), lambda xp, x, y: xp.hypot(x, y + 0.3),
+    lambda xp, x, y: xp.select([x > 0.3, y > 0.3], [x * y, y], x), lambda xp, x, y: (xp.abs(x) + 0.2) ** (0.5 * y),
+    lambda xp, x, y: xp.stack([x, y], axis=-1).max(axis=-1), lambda xp, x, y: x * xp.sum(xp.outer(x[0], y[0])),
 ]
 
 

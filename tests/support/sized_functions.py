@@ -15,7 +15,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad import lax, nn, symbolic_spec
+from fxgrad import lax, nn, scipy, symbolic_spec
 from fxgrad.errors import FxgradError
 
 LARGER = {"n": 3, "m": 4, "b": 2, "k": 5, "t": 3, "h": 6, "w": 7}
@@ -184,6 +184,8 @@ FUNCTIONS: dict[str, Entry] = {
     "pool": (lambda x: lax.reduce_window(x, -np.inf, lax.max, (1, 2), (1, 2), "VALID"), (("b", 4),)),
     "fft": (lambda x: np.abs(np.fft.fft(x, axis=1)), (ROWS,)),
     "fftn": (lambda x: np.abs(np.fft.fft(x)), (VECTOR,)),
+    "irfft": (lambda x: np.fft.irfft(x + 1j * np.sin(x), 2 * x.shape[0]), (VECTOR,)),
+    "convolution by transforms": (lambda x: scipy.signal.fftconvolve(x, np.array([1.0, 2.0, 4.0])), (VECTOR,)),
     "interp": (lambda x: np.interp(x, np.array([0.0, 1.0]), np.array([0.0, 2.0])), (ROWS,)),
     "searchs": (lambda x: np.searchsorted(np.array([0.0, 1.0]), x), (VECTOR,)),
     "isin": (lambda x: np.isnan(x) | np.isinf(x), (ROWS,)),

@@ -176,6 +176,18 @@ def pair(x, a):
     return x, a
 
 
+def nothing(a):
+    return None
+
+
+def divided(a):
+    return 1.0 / fnp.asarray(a)
+
+
+def pair_sum(x, a):
+    return x - a
+
+
 @pytest.mark.parametrize(("kind", "text", "call"), [
     (CheckError, ("implicit: root of wrong does not hold at what it returned: a residual of 12.0, where at most 0.004 "
      "is allowed"), lambda: implicit(wrong, root=square)(4.0)),
@@ -193,6 +205,12 @@ def pair(x, a):
      "unknowns are needed, in the same shape"), lambda: implicit(wrong, root=lambda x, a: x[1:] - a[1:])(np.ones(3))),
     (DTypeError, ("implicit: wrong returned i64[] for x, where floating-point numbers are needed. Convert them, and "
      "pass on integers apart"), lambda: implicit(wrong, root=square)(1)),
+    (ArgumentError, ("implicit: nothing returned None, which has no numbers. Return x, an array or a container of "
+     "arrays"), lambda: implicit(nothing, root=square)(1.0)),
+    (CheckError, ("implicit: divided returned numbers that are not finite, the largest of which is inf. Look at its "
+     "steps and at where it starts"), lambda: implicit(divided, root=pair_sum)(0.0)),
+    (CheckError, ("implicit: divided returned numbers that are not finite, the largest of which is nan. Look at its "
+     "steps and at where it starts"), lambda: fxgrad.jit(implicit(divided, root=pair_sum))(np.nan)),
 ])
 def test_what_is_wrong_is_refused(kind, text, call):
     with pytest.raises(kind) as caught:
@@ -210,3 +228,41 @@ def test_a_solver_that_cannot_be_traced_needs_shapes_under_jit():
 
 def test_the_check_may_be_left_out():
     assert implicit(wrong, root=square, tolerance=None)(4.0) == 4.0
+
+
+def zeros(a):
+    return fnp.zeros_like(a)
+
+
+SINGULAR = {
+    "a triple root": (fxgrad.grad(implicit(zeros, root=lambda x, a: x ** 3 - a)), 0.0, "root of zeros", 1),
+    "forward": (lambda a: fxgrad.jvp(implicit(zeros, root=lambda x, a: x ** 3 - a), (a,), (1.0,)), 0.0,
+                "root of zeros", 1),
+    "equations that depend on each other": (
+        fxgrad.jacobian(implicit(zeros, root=lambda x, a: np.array([[1.0, 2.0], [2.0, 4.0]]) @ x - a)), np.zeros(2),
+        "root of zeros", 2),
+    "a linear objective": (fxgrad.jacobian(implicit(zeros, argmin=lambda x, a: fnp.sum(a * x))), np.zeros(2),
+                           "argmin of zeros", 2),
+    "a constraint twice": (
+        fxgrad.grad(implicit(wrong, argmin=lambda x, a: (x - a) ** 2, equal=lambda x, a: fnp.stack([x, 2.0 * x]))), 0.0,
+        "argmin of wrong with its constraints", 3),
+    "a batch": (fxgrad.vmap(fxgrad.grad(implicit(zeros, root=lambda x, a: x ** 3 - a))), np.zeros(3), "root of zeros",
+                1),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", SINGULAR)
+def test_a_condition_that_does_not_determine_x_is_named(name, compiled):
+    function, a, what, size = SINGULAR[name]
+    with pytest.raises(CheckError) as caught:
+        (fxgrad.jit(function) if compiled else function)(a)
+    assert str(caught.value).split("\n")[0] == (
+        f"implicit: the derivative of {what} in x, a matrix of shape ({size}, {size}), is singular at what it "
+        "returned: the condition does not determine x there, which has no derivative. Give as many independent "
+        "equations as unknowns, or solve=, which chooses one of the solutions")
+
+
+def test_compiled_derivatives_call_nothing_to_check_the_matrix():
+    function = fxgrad.jit(fxgrad.grad(implicit(lambda a: fnp.sqrt(a), root=square)))
+    assert "callback" not in function.lower(4.0).compile().as_text()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -205,7 +206,7 @@ def _where(program: Program, condition: Atom, number: int, atom: Atom, known: In
     interval, = operands_of([atom], known)
     if not isinstance(atom, Variable) or condition.aval.dtype != dtypes.bool_:
         return interval
-    narrower = _refined(program, condition, number == 1, known)
+    narrower = refined(program, condition, number == 1, known)
     return _computed_again(program, atom, narrower, known, {}) if narrower else interval
 
 
@@ -240,7 +241,8 @@ def _common(one: Interval, other: Interval) -> Interval:
     return Interval(low, high, one.nan and other.nan, one.zero and other.zero) if low <= high else other
 
 
-def _refined(program: Program, condition: Atom, holds: bool, known: Intervals) -> dict[Atom, Interval]:
+def refined(program: Program, condition: Atom, holds: bool, known: Intervals) -> dict[Atom, Interval]:
+    """Return narrower intervals of variables of `program`, at elements where a condition `holds`, or does not."""
     every = _WithLiterals(known)
 
     def inside(equation: Equation, region: Region) -> _WithLiterals:
@@ -266,7 +268,7 @@ def _branch_operands(equation: Equation, region: Region, inputs: Sequence[Interv
         condition = made.inputs[0]
     if condition.aval.dtype != dtypes.bool_ or len(equation.regions) != 2:
         return inputs
-    found = _refined(program, condition, number == 1, known)
+    found = refined(program, condition, number == 1, known)
     return [found.get(atom, interval) for atom, interval in zip(equation.inputs, inputs, strict=True)]
 
 
@@ -275,6 +277,9 @@ def region_inputs(equation: Equation, region: Region, inputs: Sequence[Interval]
     """Return the intervals of the inputs of a region, at any turn; see `outputs_of`."""
     if region.role == "branch" and program is not None and known is not None:
         inputs = _branch_operands(equation, region, inputs, program, known)
+    if _counts_turns(equation, region):  # in a turn there is one, at least
+        inputs = [each._replace(low=max(each.low, 1), high=max(each.high, 1)) if atom is equation.inputs[0] else each
+                  for atom, each in zip(equation.inputs, inputs, strict=True)]
     found = _first_inputs(region, inputs)
     places = [place for place, link in enumerate(region.inputs) if link.how == "carry"]
     if not places:
@@ -295,6 +300,14 @@ def region_inputs(equation: Equation, region: Region, inputs: Sequence[Interval]
     return found
 
 
+def _counts_turns(equation: Equation, region: Region) -> bool:
+    """Return whether the first operand of a loop, which no turn takes, is the number of turns."""
+    return region.role == "body" and region.times is None and bool(equation.inputs) and (
+        equation.inputs[0].aval.shape == () and dtypes.kind_of(equation.inputs[0].aval.dtype) in "iu"
+        and all(each.role != "condition" for each in equation.regions)
+        and all(link.place != 0 for link in region.inputs))
+
+
 def _first_inputs(region: Region, inputs: Sequence[Interval]) -> list[Interval]:
     """Return the intervals of the inputs of a region in its first turn."""
     return [inputs[link.place] if link.how in ("same", "entry", "carry", "piece") and link.place >= 0
@@ -311,16 +324,15 @@ class _Loop:
         self._places = [place for place, link in enumerate(body.inputs) if link.how == "carry"]
         self._made = [place for place, link in enumerate(body.outputs) if link.how == "carry"]
         self._starts = [self._inside[place] for place in self._places]
+        self._ends = {float(end) for interval in self._starts for end in interval[:2] if math.isfinite(end)}
         self._times: int | None = body.times
-        if body.times is None and condition is None and body.role == "body" and equation.inputs and (
-                equation.inputs[0].aval.shape == () and dtypes.kind_of(equation.inputs[0].aval.dtype) in "iu"
-                and all(link.place != 0 for link in body.inputs)):
-            self._times = max(int(inputs[0].high), 0)  # the operand that no turn takes is the number of turns
+        if _counts_turns(equation, body):
+            self._times = max(int(inputs[0].high), 0)
 
     def carries(self) -> tuple[list[Interval], list[Interval]]:
         """Return the intervals of the carries between turns, and those in a turn, where the condition held."""
         state = [*self._starts]
-        for turn in range(_TURNS + 2 + 2 * len(state)):
+        for turn in range(_TURNS + 2 + (2 + len(self._ends)) * len(state)):
             joined = [one.join(two) for one, two in zip(state, self._next(state), strict=True)]
             if all(map(_contains, state, joined)):
                 break
@@ -342,7 +354,7 @@ class _Loop:
         places = [place for place, link in enumerate(self._condition.inputs) if link.how == "carry"]
         for place, interval in zip(places, state, strict=True):
             asked[place] = interval
-        found = _refined(program, program.outputs[0], True, intervals_of(program, asked))
+        found = refined(program, program.outputs[0], True, intervals_of(program, asked))
         return [found.get(program.inputs[place], interval) for place, interval in zip(places, state, strict=True)]
 
     def _next(self, state: Sequence[Interval]) -> list[Interval]:
@@ -375,10 +387,18 @@ class _Loop:
         return Interval(start.low + min(0, growth.low * times), start.high + max(0, growth.high * times), False)
 
     def _widened(self, before: Interval, after: Interval, place: int) -> Interval:
-        """Return an interval that gives up the bounds that still move."""
-        every = any_value(self._body.program.inputs[place].aval)
-        return Interval(before.low if after.low >= before.low else every.low,
-                        before.high if after.high <= before.high else every.high, after.nan, after.zero)
+        """Return an interval whose bounds that still move are the next values that some carry begins with, or none.
+
+        A mean of two carries, as in bisection, stays between these.
+        """
+        aval = self._body.program.inputs[place].aval
+        every, ends = any_value(aval), self._ends if dtypes.is_floating(aval.dtype) else ()
+        low, high = before.low, before.high
+        if after.low < low:
+            low = max((end for end in ends if end <= after.low), default=every.low)
+        if after.high > high:
+            high = min((end for end in ends if end >= after.high), default=every.high)
+        return Interval(low, high, after.nan, after.zero)
 
 
 def _growth(program: Program, atom: Atom, var: Variable, known: Intervals) -> Interval | None:
@@ -527,7 +547,36 @@ def _count(equation: Equation) -> int:
 def _arithmetic(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     exact = exact_result(equation, inputs)
     assert exact is not None
-    return [_rounded(exact, equation.outputs[0].aval)]
+    aval = equation.outputs[0].aval
+    found = _rounded(exact, aval)
+    if not dtypes.is_floating(aval.dtype) or found == exact or not all(each.is_finite for each in (found, *inputs)):
+        return [found]
+    # Rounding keeps the order of numbers, so an end that is a number of the type is passed by no rounded one.
+    low, high = _exact_ends(equation, inputs)
+    return [found._replace(low=float(low) if _is_number(low, aval) else found.low,
+                           high=float(high) if _is_number(high, aval) else found.high)]
+
+
+def _exact_ends(equation: Equation, inputs: Sequence[Interval]) -> tuple[Fraction, Fraction]:
+    """Return the exact ends of sums, differences, products and negations of numbers in finite intervals."""
+    x, y = ([Fraction(end) for end in each[:2]] for each in (inputs[0], inputs[-1]))
+    if equation.primitive is pointwise.add_p:
+        return x[0] + y[0], x[1] + y[1]
+    if equation.primitive is arithmetic.sub_p:
+        return x[0] - y[1], x[1] - y[0]
+    if equation.primitive is arithmetic.neg_p:
+        return -x[1], -x[0]
+    products = [one * other for one in x for other in y]
+    if equation.inputs[0] is equation.inputs[1]:  # a square
+        products = [x[0] * x[0], x[1] * x[1], *[Fraction(0)] * inputs[0].spans_zero]
+    return min(products), max(products)
+
+
+def _is_number(end: Fraction, aval: Aval) -> bool:
+    """Return whether a number is one of a type, and none that XLA takes for 0."""
+    number = float(end)
+    return number == end and (not number or abs(number) >= float(dtypes.finfo(aval.dtype).tiny)) and float(
+        np.asarray(number).astype(aval.dtype)) == number
 
 
 def _sum_of(exact: Interval, aval: Aval, count: int) -> Interval:
@@ -578,7 +627,10 @@ def _quotient(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
         return [_whole_quotient(x, y, aval)]
     nan = x.nan or y.nan or not (x.is_finite or y.is_finite)
     if y.spans_zero or min(abs(y.low), abs(y.high)) < _least(aval):  # XLA takes what is less for 0
-        return [any_value(aval) if y.zero else Interval(-INFINITE, INFINITE, nan)]
+        if y.zero:
+            return [any_value(aval)]
+        signs = {(number > 0) == (divisor > 0) for number in x[:2] for divisor in y[:2] if number and divisor}
+        return [Interval(0.0 if False not in signs else -INFINITE, 0.0 if True not in signs else INFINITE, nan)]
     ends = [0.0] * (not y.is_finite)
     ends += [_divided(a, b) for a in x[:2] for b in y[:2] if not math.isinf(b)]
     return [_rounded(Interval(min(ends), max(ends), nan), aval)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Self
 
@@ -13,6 +14,7 @@ from fxgrad.engine.api.custom_arguments import CustomVJPPrimal
 from fxgrad.engine.api.custom_calls import CustomCall, WithRule, nondiff_positions, positional_arity
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import cache_key
+from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.guards import run_guarded
@@ -30,6 +32,8 @@ from fxgrad.errors import ArgumentError, TreeError
 
 class _CapturedInputs:
     """The captured inputs of a custom function: they come first in its program and have no derivative."""
+
+    primitive: Primitive
 
     def __init__(self, call: CustomCall, traced: TracedCall, owner: Any) -> None:
         call.forget_values()
@@ -78,6 +82,15 @@ class _CapturedInputs:
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
+    @contextmanager
+    def running(self, primals: Sequence[Any], arguments: tuple[Any, ...]) -> Iterator[None]:
+        """Have calls of the function on these arguments, in the block, return the output of the known program."""
+        token = _running.set(_RunningRule(self, [*primals], None if self.call.static else arguments))
+        try:
+            yield
+        finally:
+            _running.reset(token)
+
     def flat_output(self, what: str, output: Any, like: str = "the output") -> list[Any]:
         """Return the leaves of a rule's output, which must match the function's output, converted to its dtypes."""
         leaves, structure = ([output], LEAF) if type(output) is Tracer else tree.flatten(output)
@@ -114,6 +127,23 @@ class _CustomDerivative(WithRule):
         self.fun = fun
         self.nondiff = nondiff_positions(fun, nondiff_argnums, nondiff_argnames)
         self._arity = positional_arity(fun)
+
+    def _apply(self, kind: type[_CapturedInputs], defined: bool, define: str, args: tuple[Any, ...],
+               kwargs: dict[str, Any]) -> Any:
+        """Return the output of a call, recorded with a rule of this kind if its arguments are traced."""
+        running = _running.get()
+        if running is not None and running.is_same_call(self, args, kwargs):
+            return running.output()
+        call = self._call(defined, define, args, kwargs)
+        if running is not None and running.repeats_call(self, call):
+            return running.output()
+        if not call.is_recorded():
+            return self.fun(*call.args)
+        leaves = call.leaves
+        traced = call.trace()
+        rule = kind.of(call, traced, self)
+        outputs = bind(kind.primitive, *traced.captured, *leaves, program=traced.program, rule=rule)
+        return tree.unflatten(traced.out_tree, outputs)
 
     def _call(self, defined: bool, define: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CustomCall:
         """Return the call with these arguments; raise `ArgumentError` if the rule is not `defined` yet."""
@@ -184,39 +214,27 @@ class custom_jvp(_CustomDerivative):  # noqa: N801  (a decorator, named as in ja
     @hide_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the output of the function itself."""
-        running = _running.get()
-        if running is not None and running.is_same_call(self, args, kwargs):
-            return running.output()
-        call = self._call(self.rule is not None, "defjvp(rule)", args, kwargs)
-        if running is not None and running.repeats_call(self, call):
-            return running.output()
-        if not call.is_recorded():
-            return self.fun(*call.args)
-        leaves = call.leaves
-        traced = call.trace()
-        rule = _UserJvp.of(call, traced, self)
-        outputs = bind(custom_jvp_p, *traced.captured, *leaves, program=traced.program, rule=rule)
-        return tree.unflatten(traced.out_tree, outputs)
+        return self._apply(_UserJvp, self.rule is not None, "defjvp(rule)", args, kwargs)
 
 
 class _RunningRule(NamedTuple):
-    """A running jvp rule and its primals, flat and (unless some are static) as arguments.
+    """A running jvp rule or forward pass and its primals, flat and (unless some are static) as arguments.
 
     Such a rule nearly always calls its own function on the primals to get the output. The program of that call is
     known, and with it the path that Python's control flow took, which a retrace without values could not follow.
     """
 
-    rule: _UserJvp
+    rule: _CapturedInputs
     primals: list[Any]
     given: tuple[Any, ...] | None
 
-    def is_same_call(self, owner: custom_jvp, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def is_same_call(self, owner: _CustomDerivative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether `owner`, called with `args`, is the running rule's function on the same array objects."""
         given = self.given
         return self.rule.owner is owner and given is not None and not kwargs and len(args) == len(given) and all(
             type(a) is Tracer and a is b for a, b in zip(args, given, strict=True))
 
-    def repeats_call(self, owner: custom_jvp, call: CustomCall) -> bool:
+    def repeats_call(self, owner: _CustomDerivative, call: CustomCall) -> bool:
         """Return whether `call` is of the same function on the same values."""
         mine = self.primals[self.rule.captured:]
         return self.rule.owner is owner and self.rule.repeats_call(call) and \
@@ -225,15 +243,17 @@ class _RunningRule(NamedTuple):
     def output(self) -> Any:
         """Evaluate the known program: return the output of the function."""
         rule = self.rule
-        outputs = bind(custom_jvp_p, *self.primals, program=rule.program, rule=rule)
+        outputs = bind(rule.primitive, *self.primals, program=rule.program, rule=rule)
         return tree.unflatten(rule.out_tree, outputs)
 
 
-_running: ContextVar[_RunningRule | None] = ContextVar("running_jvp_rule", default=None)
+_running: ContextVar[_RunningRule | None] = ContextVar("running_rule", default=None)
 
 
 class _UserJvp(_CapturedInputs):
     """The rule of one call of a `custom_jvp` function."""
+
+    primitive = custom_jvp_p
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
         """Return the outputs and tangents of the user's rule for the explicit inputs; captured ones have no tangent."""
@@ -250,11 +270,8 @@ class _UserJvp(_CapturedInputs):
         call, rule, moving = self.call, self.owner.rule, iter(values[count:])
         tangents = [next(moving) if zero is None else zero for zero in zeros]
         primals = call.dynamic(values[self.captured:count])
-        token = _running.set(_RunningRule(self, [*values[:count]], None if call.static else primals))
-        try:
+        with self.running(values[:count], primals):
             result = rule(*call.nondiff_args, primals, call.dynamic(tangents))
-        finally:
-            _running.reset(token)
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise ArgumentError(at_user_line(
                 f"the jvp rule of {self.name} must return a pair (output, output tangent), "
@@ -299,18 +316,13 @@ class custom_vjp(_CustomDerivative):  # noqa: N801  (a decorator, named as in ja
     @hide_frames
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the output of the function itself."""
-        call = self._call(self.forward is not None, "defvjp(forward, backward)", args, kwargs)
-        if not call.is_recorded():
-            return self.fun(*call.args)
-        leaves = call.leaves
-        traced = call.trace()
-        rule = _UserVjp.of(call, traced, self)
-        outputs = bind(custom_vjp_p, *traced.captured, *leaves, program=traced.program, rule=rule)
-        return tree.unflatten(traced.out_tree, outputs)
+        return self._apply(_UserVjp, self.forward is not None, "defvjp(forward, backward)", args, kwargs)
 
 
 class _UserVjp(_CapturedInputs):
     """The rule of one call of a `custom_vjp` function."""
+
+    primitive = custom_vjp_p
 
     def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
         """Run the user's forward pass; only one with `symbolic_zeros` receives the mask `moving`."""
@@ -325,7 +337,9 @@ class _UserVjp(_CapturedInputs):
         given: Sequence[Any] = values[self.captured:]
         if marks is not None:
             given = [CustomVJPPrimal(value, mark) for value, mark in zip(given, marks, strict=True)]
-        result = self.owner.forward(*self.call.arguments(given))
+        arguments = self.call.arguments(given)
+        with self.running(values, tuple(arguments)):
+            result = self.owner.forward(*arguments)
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise ArgumentError(at_user_line(
                 f"the forward pass of {self.name} must return a pair (output, residuals), "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fxgrad.engine.api.factored_jacobians import can_factor, push_identity
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
@@ -34,6 +35,31 @@ class Passes:
         found = fill_zeros(program.out_avals, half.nonzero_outputs, [put_axis(result, size, 0) for result in results])
         return [zeros(Aval((size, *value.aval.shape), value.aval.dtype)) if type(value) is Zero else value
                 for value in found[:self._main]]
+
+    def push_identity(self) -> list[list[Any]] | None:
+        """Return the derivative of each output in each input, of shape output + input; None if it takes passes."""
+        half, program = self._half, self._program
+        if not can_factor(half.linear):
+            return None
+        sources = half.linear.in_avals[half.linear.captured:]
+        rows = iter(push_identity(half.linear, self._residuals))
+        return [next(rows) if reached else [zeros(Aval((*aval.shape, *source.shape), aval.dtype)) for source in sources]
+                for aval, reached in zip(program.out_avals, half.nonzero_outputs, strict=True)][:self._main]
+
+    def pull_identity(self) -> list[list[Any]] | None:
+        """Return what `push_identity` does, by the transpose of the derivative."""
+        half, outputs = self._half, self._program.out_avals[:self._main]
+        marks = half.nonzero_outputs[:self._main]
+        sources = half.linear.in_avals[half.linear.captured:]
+        columns = None
+        if any(marks):
+            pulled, captured = pullback_program(self._program, half, self._main)
+            if not can_factor(pulled):
+                return None
+            columns = zip(*push_identity(pulled, [*captured, *self._residuals], is_first=True), strict=True)
+        return [[*next(columns)] if columns is not None and reached else [
+            zeros(Aval((*aval.shape, *source.shape), source.dtype)) for source in sources]
+            for aval, reached in zip(outputs, marks, strict=True)]
 
     def pull(self, cotangents: Sequence[Any], size: int | None) -> list[Any]:
         """Return the cotangents of the inputs, as `push` does for tangents."""

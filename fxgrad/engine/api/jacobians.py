@@ -277,8 +277,13 @@ def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int
 
         passes = Passes(program, half, residuals, main)
         sources, targets = (inputs, outputs) if columns else (outputs, inputs)
-        stacked = _apply_in_chunks(passes.push if columns else passes.pull, sources, targets, chunk_size)
-        return [*values, *_blocks(stacked, inputs, outputs, columns)], None
+        rows = None
+        if chunk_size is None and _total_size(sources) != 1:
+            rows = passes.push_identity() if columns else passes.pull_identity()
+        if rows is None:
+            stacked = _apply_in_chunks(passes.push if columns else passes.pull, sources, targets, chunk_size)
+            rows = _blocks(stacked, inputs, outputs, columns)
+        return [*values, *_typed(rows, inputs, outputs, columns)], None
 
     return derive(program, ("jacobian", mode, main, chunk_size, *moving), build, program.in_avals)
 
@@ -315,20 +320,30 @@ def basis_of(avals: Sequence[Aval], start: int, stop: int) -> list[Any]:
     return pieces
 
 
-def _blocks(stacked: Sequence[Any], inputs: Sequence[Aval], outputs: Sequence[Aval], columns: bool) -> list[Any]:
-    """Cut stacks (all elements of one side first) into blocks of shape output + input."""
+def _blocks(stacked: Sequence[Any], inputs: Sequence[Aval], outputs: Sequence[Aval], columns: bool) -> list[list[Any]]:
+    """Cut stacks (all elements of one side first) into blocks of shape output + input, in a row for each output."""
     rows = []
     for output_index, output in enumerate(outputs):
+        row = []
         for input_index, aval in enumerate(inputs):
             if columns:
                 block = slice_in_dim(stacked[output_index], *_element_range(inputs, input_index), 0)
                 block = move_axis(block, 0, output.ndim)
             else:
                 block = slice_in_dim(stacked[input_index], *_element_range(outputs, output_index), 0)
-            shaped = reshape(block, (*output.shape, *aval.shape))
-            weak = output.weak if columns else (aval.weak and output.weak) or has_weak_cotangent(aval, [output])
-            rows.append(convert(shaped, aval_of(shaped).dtype, weak))
+            row.append(reshape(block, (*output.shape, *aval.shape)))
+        rows.append(row)
     return rows
+
+
+def _typed(rows: Sequence[Sequence[Any]], inputs: Sequence[Aval], outputs: Sequence[Aval], columns: bool) -> list[Any]:
+    """Return the blocks of all rows, weak where passes make weak ones."""
+    found = []
+    for output, row in zip(outputs, rows, strict=True):
+        for aval, block in zip(inputs, row, strict=True):
+            weak = output.weak if columns else (aval.weak and output.weak) or has_weak_cotangent(aval, [output])
+            found.append(convert(block, aval_of(block).dtype, weak))
+    return found
 
 
 def _element_range(avals: Sequence[Aval], index: int) -> tuple[int, int]:

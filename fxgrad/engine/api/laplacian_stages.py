@@ -21,8 +21,8 @@ from fxgrad.engine.analyses.sparsity import dependences
 from fxgrad.engine.analyses.sparsity_moves import sparsity_rules
 from fxgrad.engine.analyses.sparsity_values import Walk
 from fxgrad.engine.api.batching import vmap
-from fxgrad.engine.api.dense_products import find_products, is_product, push_identity
-from fxgrad.engine.core.avals import Literal, without_literals
+from fxgrad.engine.api.factored_jacobians import find_products, is_product, push_identity
+from fxgrad.engine.core.avals import Aval, Literal, without_literals
 from fxgrad.engine.core.program import Equation, Program, Variable
 from fxgrad.engine.core.program_properties import calls_user_code, is_effectful, memoize, used_axes
 from fxgrad.engine.higher_order.series import series_program
@@ -157,10 +157,9 @@ def second_sums(program: Program, moving: Sequence[bool], inputs: Sequence[Any],
         results = without_literals(found(inputs))
         half: Linearized = found.extra
         values, residuals = results[:len(stages.first.outputs)], results[len(stages.first.outputs):]
-        matrices = iter(push_identity(half.linear, residuals))
+        matrices = iter(push_identity(half.linear, residuals, is_first=True))
         for var, value, marked in zip(stages.first.outputs, values, stages.moving, strict=True):
-            matrix = next(matrices) if marked else None
-            known[var] = Moving(value, None if matrix is None else move_axis(matrix, aval_of(matrix).ndim - 1, 0))
+            known[var] = Moving(value, _rows_of(next(matrices)[0], aval_of(value)) if marked else None)
     else:
         values, slopes, bends = _along(stages.first, [*map(int, moving)], inputs, stages.seeds(basis), [],
                                        stages.number, stages.moving)
@@ -181,6 +180,12 @@ def second_sums(program: Program, moving: Sequence[bool], inputs: Sequence[Any],
         known[total.equation.outputs[0]] = _sum(stages.number, stages.colors, total, known)
     values, _, seconds = _along(last, *_coefficients(last, known), count, wanted, is_last=True)
     return values, seconds
+
+
+def _rows_of(matrix: Any, aval: Aval) -> Any:
+    """Return a derivative whose first axes are those of the input with these as one."""
+    shape = aval_of(matrix).shape
+    return reshape(matrix, (math.prod(shape[:len(shape) - aval.ndim]), *aval.shape))
 
 
 def _coefficients(part: Program, known: Known) -> tuple[list[int], list[Any], list[Any], list[Any]]:

@@ -23,8 +23,8 @@ from fxgrad.engine.api.arguments import (
     select_arguments,
     transformation,
 )
-from fxgrad.engine.api.dense_products import find_products, push_identity
 from fxgrad.engine.api.eager import ensure_compile_time_eval
+from fxgrad.engine.api.factored_jacobians import can_factor, push_identity
 from fxgrad.engine.api.jacobian_passes import Passes, pullback_program
 from fxgrad.engine.api.reverse import grad, trace_differentiated
 from fxgrad.engine.api.sparse_patterns import Pattern, lines_of, pattern_of_matrix
@@ -53,7 +53,7 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError
 
 _DENSE = 0.5
-"""The share of entries from which on matrices are looked for in the program."""
+"""The share of entries from which on the dense matrix is computed, and the entries taken from it."""
 _PIECES = 16
 """The most pieces of the results of the passes that are joined, instead of gathering entry by entry."""
 _PATTERNS = 8
@@ -318,7 +318,12 @@ class SparsePlan:
         self.pattern, self._mode = pattern, mode
         self.blocks = _blocks_of(pattern, [aval.size for aval in outputs], [aval.size for aval in inputs])
         self.is_product = False
-        """Whether the matrix stands in the program, so that no passes are needed."""
+        """Whether the matrix is multiplied out of the program's arrays, and has no passes."""
+
+    @property
+    def is_reverse(self) -> bool:
+        """Whether the passes must be reverse ones."""
+        return self._mode == "reverse"
 
     @functools.cached_property
     def compression(self) -> Compression:
@@ -386,7 +391,7 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
     wrt = traced.wrt(moving)
     half = linearize_program(program, wrt).extra
     plan.is_product = (len(program.outputs) == main == len(inputs) == 1 and all(half.nonzero_outputs)
-                       and plan.pattern.density > _DENSE and find_products(half.linear))
+                       and plan.pattern.density > _DENSE and not plan.is_reverse and can_factor(half.linear))
 
     def build(*primals: Any) -> tuple[list[Any], None]:
         derived = linearize_program(program, wrt)
@@ -398,7 +403,7 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
     def entries(half: Linearized, results: Sequence[Any]) -> list[Any]:
         count = len(program.outputs)
         if plan.is_product:
-            matrix, = push_identity(half.linear, results[count:])
+            (matrix,), = push_identity(half.linear, results[count:])
             flat = reshape(matrix, (aval_of(matrix).size,))
             height, width = plan.pattern.shape
             if plan.pattern.nnz == height * width:

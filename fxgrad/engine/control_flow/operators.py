@@ -324,14 +324,20 @@ def _range(*args: Any) -> Any:
 
 
 def _range_length(start: Any, stop: Any, step: Any) -> Any:
-    """Return the length of a range with traced bounds, as int64: differences of narrower integers may overflow."""
+    """Return the length of a range with traced bounds, as int64: differences of narrower integers may overflow.
+
+    It may be negative, and stands for 0 then.
+    """
     start, stop, step = (convert(each, np.dtype("int64")) if is_unknown(each) else int(each)
                          for each in (start, stop, step))
     if is_unknown(step):
         first, last, size = fnp.where(step > 0, start, stop), fnp.where(step > 0, stop, start), fnp.abs(step)
     else:
         first, last, size = (start, stop, step) if step > 0 else (stop, start, -step)
-    span = fnp.where(first < last, last - first, 0)
+    if not is_unknown(first) and first == 0:
+        span = last
+    else:
+        span = fnp.where(first < last, last - first, 0)
     return span if not is_unknown(size) and size == 1 else (span + (size - 1)) // size
 
 

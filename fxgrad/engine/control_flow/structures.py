@@ -23,8 +23,8 @@ _LEAF: Any = tree.structure(0)
 def is_record(value: Any) -> bool:
     """Return whether a value is an object of a class written in Python, whose attributes are all that it has."""
     kind = type(value)
-    return _is_record_class(kind) and type(getattr(value, "__dict__", None)) is dict and array_aval(value) is None and (
-        _is_leaf(value))
+    return kind is not Tracer and _is_record_class(kind) and type(getattr(value, "__dict__", None)) is dict and (
+        array_aval(value) is None and _is_leaf(value))
 
 
 def _is_leaf(value: Any) -> bool:

@@ -24,11 +24,20 @@ from fxgrad.engine.core.walk import BackwardStep, pull_back_steps
 from fxgrad.engine.derivation.derive import gc_paused
 from fxgrad.engine.derivation.simplify import live_equations, merge_equal_equations
 from fxgrad.engine.derivation.simplifying import Template
-from fxgrad.engine.executors.numpy import as_arrays, call, copy_borrowed, has_run, runner_of, weaken_outputs
+from fxgrad.engine.executors.numpy import (
+    as_arrays,
+    call,
+    copy_borrowed,
+    has_run,
+    run_reference,
+    runner_of,
+    weaken_outputs,
+)
 from fxgrad.engine.executors.silence import silence_warnings
 from fxgrad.engine.executors.straightline import as_kernel_operand
 from fxgrad.engine.ops.below_byte import WIDER
-from fxgrad.engine.ops.structural import has_weak_cotangent
+from fxgrad.engine.ops.products import dot_general_p
+from fxgrad.engine.ops.structural import broadcast_to_p, has_weak_cotangent
 from fxgrad.engine.transforms.joint import VjpRule, may_have_rule, simplify_once, vjp_rule_of
 
 LONG = 1000
@@ -246,13 +255,26 @@ def _backward_steps(sums: dict[Any, Any], steps: Iterable[_Step]) -> Iterator[Ba
 
 
 def _code(template: Template) -> Run:
-    """Return a function of the operands that runs a template: interpreted at its first use, then by generated code."""
+    """Return a function of the operands that runs a template: interpreted at its first use, then by generated code.
+
+    Generated code stores repeated elements in row-major order, which sets the order of sums that are taken of them
+    later; a gradient program has no such array where the other operand of an operation repeats the elements. So they
+    stay views here, as kernels make them, and products take kernels too, which store repeated elements.
+    """
     run: Run | None = template.code
     if run is None:
         program = template.program
         captured = [as_kernel_operand(value) for value in template.captured]
         if not has_run(program):
             return lambda *operands: call(program, [*captured, *operands])
-        inner = runner_of(program)
+        takes_kernels = any(equation.primitive in _BY_KERNELS for equation in program.equations)
+        inner: Run = partial(_run_kernels, program) if takes_kernels else runner_of(program)
         run = template.code = (lambda *operands: inner(*captured, *operands)) if captured else inner
     return run
+
+
+_BY_KERNELS = {broadcast_to_p, dot_general_p}
+
+
+def _run_kernels(program: Program, *operands: Any) -> Sequence[Any]:
+    return run_reference(program, operands)

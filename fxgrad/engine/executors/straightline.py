@@ -24,6 +24,7 @@ from fxgrad.engine.derivation.simplify import live_equations
 from fxgrad.engine.executors.idioms import Operation, group
 from fxgrad.engine.ops.below_byte import has_below_byte, kernel_for
 from fxgrad.engine.ops.snippets import Snippet, snippet_of
+from fxgrad.engine.ops.structural import reshape_p, transpose_p
 
 
 def as_kernel_operand(value: Any) -> Any:
@@ -71,17 +72,31 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
             writer.snippet(operation, operation.call, target)
         writer.drop(storage.dropped[index])
     returned, borrowed = [], []
-    made = {var for operation in operations if operation.call and operation.call.owned for var in operation.outputs}
+    made = _arrays_made(operations)
     given: set[Atom] = {*program.inputs, *constants}
     for index, atom in enumerate(program.outputs):
         returned.append(writer.operand(atom, _NUMPY))
-        if type(atom) is Variable and (atom not in made or atom in given):
+        array = made.get(atom, atom)
+        if type(atom) is Variable and (atom not in made or array in given):
             borrowed.append(index)
-        given.add(atom)  # a second output of the same value must be copied
+        given.add(array)  # a second output of the same array must be copied
     writer.namespace["borrowed"] = borrowed
     inputs = ", ".join(writer.name(var) for var in program.inputs)
     lines = [f"def run({inputs}):", *writer.conversions, *writer.lines, f"    return [{', '.join(returned)}]"]
     return "\n".join(lines) + "\n", writer.namespace
+
+
+def _arrays_made(operations: Sequence[Operation]) -> dict[Atom, Variable]:
+    """Return the variable whose array, made by the code, is all of a variable's: its own, or seen in another order."""
+    made: dict[Atom, Variable] = {}
+    for operation in operations:
+        call, equation = operation.call, operation.equation
+        if call is not None and call.owned:
+            made.update((var, var) for var in operation.outputs)
+        elif call is not None and equation.primitive in (transpose_p, reshape_p) and equation.inputs[0] in made and (
+                equation.outputs[0].aval.shape):  # scalars become NumPy's as borrowed ones do
+            made[equation.outputs[0]] = made[equation.inputs[0]]
+    return made
 
 
 # --- scalars as Python's numbers --------------------------------------------------------------------------

@@ -6,8 +6,9 @@ So do the ufuncs of `scipy.special`, to those of `fxgrad.scipy.special`.
 from __future__ import annotations
 
 import difflib
+import operator
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from fxgrad.engine.frontend.inplace import (
 from fxgrad.engine.frontend.operands import wide_dtype
 from fxgrad.engine.frontend.ufuncs import Elementwise
 from fxgrad.engine.frontend.views import VIEWS, note_view
-from fxgrad.engine.hints import conversion_hint
+from fxgrad.engine.hints import NOTHING_INSTEAD, conversion_hint
 from fxgrad.engine.tracing.call_cache import replay_calls
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -34,8 +35,8 @@ _ufuncs: dict[Any, Function] = {}
 _plain: dict[Any, Function] = {}
 """The function for a ufunc called without options, by the ufunc."""
 _functions: dict[Any, Function] = {}
-_accumulations: dict[Any, Function] = {}
-"""The function for `ufunc.accumulate`, by the ufunc."""
+_SUMMING = frozenset({np.add, np.multiply})
+"""Ufuncs that combine bools and narrow integers in 64 bits."""
 _IGNORED = frozenset({"subok", "casting", "device", "like"})
 """Options of NumPy's functions without meaning for traced arrays."""
 
@@ -56,12 +57,9 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
         return function(*inputs, **options)
     if method == "at":
         raise ufunc_at_error(ufunc.__name__, inputs[0])
-    if method in ("reduce", "accumulate") and ufunc in _accumulations and options.get("dtype") is None:
+    if method in ("reduce", "accumulate", "reduceat") and ufunc in _SUMMING and options.get("dtype") is None:
         options["dtype"] = wide_dtype(inputs[0])
-    if method == "accumulate" and ufunc in _accumulations:
-        options.setdefault("axis", 0)
-        return _accumulations[ufunc](*inputs, **options)
-    if method not in ("reduce", "outer") or not isinstance(function, Elementwise):
+    if not isinstance(function, Elementwise):
         raise _unsupported(_ufunc_text(ufunc), method)
     if options.get("where") is True:
         del options["where"]
@@ -127,7 +125,7 @@ def _ufunc_text(ufunc: Any) -> str:
 
 def _unsupported(called: str, method: str = "__call__") -> UnsupportedError:
     found = conversion_hint()
-    if found is not None:
+    if found is not None and found.instead != NOTHING_INSTEAD:
         return UnsupportedError(at_user_line(f"{found.done} is not supported for traced arrays. {found.instead}"))
     own, prefix, supported = "numpy", "np.", {_function_text(function) for function in (*_functions, *_ufuncs)}
     if called.startswith("scipy.special."):
@@ -144,13 +142,9 @@ def _unsupported(called: str, method: str = "__call__") -> UnsupportedError:
 # --- the tables ---------------------------------------------------------------------------------------------------
 
 
-def install(functions: dict[str, Function], np_module: str = "", accumulations: Mapping[str, Function] = {}) -> None:
-    """Enter `functions` under the NumPy functions of the same names, and attach the protocol to `Tracer`.
-
-    `accumulations` maps ufuncs to the functions for their method `accumulate`.
-    """
-    _accumulations.update({getattr(np, name): function for name, function in accumulations.items()})
-    module = getattr(np, np_module) if np_module else np
+def install(functions: dict[str, Function], np_module: str = "") -> None:
+    """Enter `functions` under the NumPy functions of the same names, and attach the protocol to `Tracer`."""
+    module = operator.attrgetter(np_module)(np) if np_module else np
     for name, function in functions.items():
         theirs = getattr(module, name, None)
         if isinstance(theirs, np.ufunc):

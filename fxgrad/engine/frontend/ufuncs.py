@@ -37,7 +37,9 @@ _recalling: set[Function] = set()
 
 
 reductions: dict[Elementwise, Function] = {}
-"""Functions that can combine all elements along an axis, each with the reduction: `add.reduce` is `sum`."""
+"""Functions with a reduction of their own, each with it: `add.reduce` is `sum`."""
+methods: dict[str, Function] = {}
+"""The methods `reduce` (of all others), `accumulate`, `reduceat` and `at`, which get the function first."""
 
 _operators: dict[Function, Callable[[Function], tuple[Function, Function]]] = {}
 """Makers of operators: from a function that takes foreign operands they make the pair for a binary function."""
@@ -68,13 +70,19 @@ def has_reflected(name: str, other: Any) -> bool:
 
 
 class Elementwise:
-    """A function of each element of its operands, with NumPy's broadcasting; `reduce` and `outer` as NumPy's ufuncs.
+    """A function of each element of its operands, with NumPy's broadcasting, and the methods of NumPy's ufuncs.
 
     >>> import fxgrad.numpy as fnp
     >>> fnp.add([1.0, 2.0], 3.0)
     array([4., 5.])
     >>> fnp.multiply.outer([1.0, 2.0], [3.0, 4.0]).shape
     (2, 2)
+    >>> fnp.maximum.accumulate([1.0, 3.0, 2.0])
+    array([1., 3., 3.])
+    >>> fnp.add.reduceat([1.0, 2.0, 4.0], [0, 2])
+    array([3., 4.])
+    >>> fnp.add.at([1.0, 2.0], [0, 0], 5.0, inplace=False)
+    array([11.,  2.])
     """
 
     def __init__(self, function: Function, name: str, nin: int, doc: str, module: str, users: bool = False) -> None:
@@ -111,13 +119,24 @@ class Elementwise:
     def reduce(self, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
                **options: Any) -> Any:
         """Combine all elements of `a` along `axis` (None: all axes) by this function."""
-        reduction = reductions.get(self)
-        if reduction is None:
-            raise UnsupportedError(at_user_line(f"{self.__name__}.reduce is not supported; add, multiply, maximum, "
-                                                "minimum, logical_and, logical_or have it"))
         refuse_out(f"{self.__name__}.reduce", out)
         given = {"dtype": dtype} if dtype is not None else {}
+        reduction = reductions.get(self) or functools.partial(methods["reduce"], self)
         return reduction(a, axis=axis, keepdims=keepdims, **given, **options)
+
+    def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+        """Return the combinations, by this function, of the elements up to each one along `axis`."""
+        refuse_out(f"{self.__name__}.accumulate", out)
+        return methods["accumulate"](self, array, axis, dtype)
+
+    def reduceat(self, array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+        """Combine, by this function, the elements from each of the indices, which are known, to before the next."""
+        refuse_out(f"{self.__name__}.reduceat", out)
+        return methods["reduceat"](self, array, indices, axis, dtype)
+
+    def at(self, a: Any, indices: Any, *b: Any, inplace: bool = True) -> Any:
+        """Return a copy of `a` with this function applied to `a[indices]` and `b`; only with `inplace=False`."""
+        return methods["at"](self, a, indices, b, inplace)
 
     def outer(self, a: Any, b: Any) -> Any:
         """Apply this function to every pair of an element of `a` and one of `b`; the shapes are joined."""

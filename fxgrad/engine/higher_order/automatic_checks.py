@@ -26,6 +26,7 @@ from fxgrad.engine.analyses.intervals import (
     of_constant,
     operands_of,
     outputs_of,
+    refined,
     region_inputs,
 )
 from fxgrad.engine.core.analysis import Analysis, Collection
@@ -427,22 +428,25 @@ def add_checks(program: Program, kinds: frozenset[str], quick: bool, constants: 
 
 
 def _coarse_interval(value: Any, aval: Aval) -> Interval:
-    """Return an interval around a number or a small array of integers, one of few, since there is a program for each.
+    """Return an interval around a number or a small array, one of few, since there is a program for each.
 
-    Small integers are kept, other numbers lie between powers of two, or of sixteen.
+    Small integers are kept, other numbers lie between powers of two, or of sixteen; of arrays of floats it is known
+    whether they are finite.
     """
     kind = dtypes.kind_of(aval.dtype)
-    if isinstance(value, Tracer) or is_jax(value) or aval.size == 0 or kind not in "biuf" or aval.size > (
-            1 if kind == "f" else _FEW):
+    if isinstance(value, Tracer) or is_jax(value) or not 0 < aval.size <= _FEW or kind not in "biuf":
         return any_value(aval)
     low, high, nan, _ = of_constant(value, aval)
+    if kind == "f" and aval.size > 1:
+        most = float(dtypes.finfo(aval.dtype).max)
+        return Interval(-most, most, False) if not nan and max(-low, high) <= most else any_value(aval)
     base = 16.0 if kind == "f" else 2.0
     ends = _power_around(low, base, -1), _power_around(high, base, 1)
     return Interval(*ends, nan) if kind in "bf" or fits(Interval(*ends, nan), aval) else any_value(aval)
 
 
 _FEW = 64
-"""The size of arrays of indices that are looked at."""
+"""The size of arrays that are looked at."""
 
 
 def _power_around(number: float, base: float, sign: int) -> float:
@@ -503,6 +507,8 @@ class _Checks:
                 known.update(_of_variables(rule.passed(equation, given)))
         known.update(zip(equation.outputs, outputs_of(equation, given, program, known), strict=True))
         outputs = self._bind(equation, inputs, source, given, program, known)
+        if equation.primitive is check_p:  # the user's
+            known.update(refined(program, equation.inputs[0], True, known))
         for rule in rules:
             if not rule.before and self._check(rule, equation, inputs, outputs, line):
                 known.update(_of_variables(rule.passed(equation, given)))

@@ -34,6 +34,7 @@ from fxgrad.engine.higher_order.loop import bind_for, for_p
 from fxgrad.engine.higher_order.masking import remedies
 from fxgrad.engine.higher_order.safe_call import safe_call_p
 from fxgrad.engine.higher_order.scan import Loop, scan_p
+from fxgrad.engine.higher_order.solve import linear_solve_p, root_operands, root_p, solve_operands
 from fxgrad.engine.higher_order.while_loop import bind_while, while_p
 from fxgrad.engine.ops.comparison import and_
 from fxgrad.engine.ops.reductions import reduce_and
@@ -138,8 +139,8 @@ def has_checks(program: Program) -> bool:
 def gather_checks(program: Program, is_final: bool = False) -> Program:
     """Return `program` with one more output, whether all its checks held, and without these.
 
-    Checks in operations that have no rule for it, such as solvers, stay there. Those of functions with derivatives of
-    their own do so too, unless the program `is_final`: it is run, and not differentiated.
+    Checks in operations that have no rule for it stay there. Those of functions with derivatives of their own, and of
+    solvers, do so too, unless the program `is_final`: it is run, and not differentiated.
     """
     def build(*values: Any) -> tuple[list[Any], None]:
         flags: list[Any] = []
@@ -182,10 +183,20 @@ def _gather_call(primitive: Primitive) -> None:
 
 for _primitive in (named_call_p, jit_call_p, checkpoint_p, recompute_p, safe_call_p):
     _gather_call(_primitive)
-_WITH_DERIVATIVES = frozenset({custom_jvp_p, custom_vjp_p})
+_WITH_DERIVATIVES = frozenset({custom_jvp_p, custom_vjp_p, linear_solve_p, root_p})
 
 
-@gather_rules.register(*_WITH_DERIVATIVES)
+@gather_rules.register(linear_solve_p)
+def _gather_solve(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
+    return apply_equations(gather_checks(params["programs"][1], is_final), solve_operands(inputs, **params))
+
+
+@gather_rules.register(root_p)
+def _gather_root(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
+    return apply_equations(gather_checks(params["programs"][0], is_final), root_operands(inputs, **params))
+
+
+@gather_rules.register(custom_jvp_p, custom_vjp_p)
 def _gather_custom(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
     return bind(named_call_p, *inputs, program=gather_checks(params["program"], is_final), name=params["rule"].name)
 

@@ -69,6 +69,7 @@ from fxgrad.engine.higher_order.wiring import (
     primal_step,
     select_outputs,
 )
+from fxgrad.engine.ops import arithmetic
 from fxgrad.engine.ops.comparison import lt
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.reductions import reduce_max
@@ -178,7 +179,9 @@ def transpose_steps(count: Any, cotangents: Sequence[Any], consts: Sequence[Any]
     arriving = [instantiate_zeros(cotangent) for cotangent in select_marked(cotangents, carried)]
     fixed = [*back.captured, *known_consts]
     if state:
-        found = bind_sweep(count, step, known_consts, back.program, fixed, state, [*sums, *arriving])
+        # A sweep counts down from the number of steps, which is negative for none.
+        steps = arithmetic.max(count, zeros(aval_of(count)))
+        found = bind_sweep(steps, step, known_consts, back.program, fixed, state, [*sums, *arriving])
     else:
         found = bind_for(count, back.program, fixed, [*sums, *arriving])
     return cotangents_of([*consts, *carry], (*const_marks, *carried), found)
@@ -268,7 +271,7 @@ def _for_regions(operands: Sequence[Any], *, program: Program, num_consts: int) 
 
 for_p = register(Primitive(name="for", abstract=_for_abstract, numpy=_for_numpy, xla=_for_emit, jvp=_for_jvp,
                            transpose=_for_transpose, batch=_for_batch, cost=_for_cost, regions=_for_regions))
-"""(number of steps, constants, carry) -> carry. Its cost is that of one step."""
+"""(number of steps, constants, carry) -> carry. A number below 0 stands for no step. Its cost is that of one step."""
 region_roles.enter(("body",), for_p)
 
 

@@ -75,14 +75,18 @@ def _abstract(*avals: Aval, programs: Programs, counts: Counts) -> list[Aval]:
     return programs[1].out_avals
 
 
-def _run_numpy(*values: Any, programs: Programs, counts: Counts) -> list[Any]:
+def solve_operands(values: Sequence[Any], programs: Programs, counts: Counts) -> list[Any]:
+    """Return the operands of `linear_solve_p` that go into `solve`."""
     given = _solve_groups(programs, counts)[0].split(values)
-    return numpy_executor.call(programs[1], [*given.solve, *given.rhs])
+    return [*given.solve, *given.rhs]
+
+
+def _run_numpy(*values: Any, programs: Programs, counts: Counts) -> list[Any]:
+    return numpy_executor.call(programs[1], solve_operands(values, programs, counts))
 
 
 def _emit(lax: Any, *values: Any, programs: Programs, counts: Counts) -> list[Any]:
-    given = _solve_groups(programs, counts)[0].split(values)
-    return xla_executor.emit(programs[1], [*given.solve, *given.rhs])
+    return xla_executor.emit(programs[1], solve_operands(values, programs, counts))
 
 
 def _jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts: Counts,
@@ -238,14 +242,18 @@ def _root_abstract(*avals: Aval, programs: Programs, counts: Counts) -> list[Ava
     return solver.out_avals
 
 
-def _root_numpy(*values: Any, programs: Programs, counts: Counts) -> list[Any]:
+def root_operands(values: Sequence[Any], programs: Programs, counts: Counts) -> list[Any]:
+    """Return the operands of `root_p` that go into the solver."""
     given = _root_groups(programs, counts)[0].split(values)
-    return numpy_executor.call(programs[0], [*given.solver, *given.guess])
+    return [*given.solver, *given.guess]
+
+
+def _root_numpy(*values: Any, programs: Programs, counts: Counts) -> list[Any]:
+    return numpy_executor.call(programs[0], root_operands(values, programs, counts))
 
 
 def _root_emit(lax: Any, *values: Any, programs: Programs, counts: Counts) -> list[Any]:
-    given = _root_groups(programs, counts)[0].split(values)
-    return xla_executor.emit(programs[0], [*given.solver, *given.guess])
+    return xla_executor.emit(programs[0], root_operands(values, programs, counts))
 
 
 def _root_jvp(primals: list[Any], tangents: list[Any], *, programs: Programs, counts: Counts,

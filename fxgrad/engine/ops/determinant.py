@@ -44,7 +44,7 @@ from fxgrad.errors import ShapeError
 
 def _det_abstract(a: Aval) -> list[Aval]:
     check_matrices("det", a, square=True)
-    return [Aval(a.shape[:-2], a.dtype)]
+    return [a.update(shape=a.shape[:-2])]
 
 
 def _det_xla(lax: Any, a: Any) -> list[Any]:
@@ -95,7 +95,7 @@ def det(a: Any) -> Any:
 
 def _cofactor_abstract(a: Aval) -> list[Aval]:
     check_matrices("cofactor", a, square=True)
-    return [a.strong()]
+    return [a]
 
 
 def _cofactor_numpy(a: Any) -> Any:
@@ -225,7 +225,7 @@ def _slogdet_abstract(a: Aval, factors: Aval, pivots: Aval, permutation: Aval) -
         raise ShapeError(f"slogdet: factors of shape {factors.shape}, pivots of shape {pivots.shape} and permutations "
                          f"of shape {permutation.shape} for matrices of shape {a.shape}; {a.shape} and twice "
                          f"{a.shape[:-1]} are needed")
-    return [Aval(a.shape[:-2], a.dtype), real_of(a, a.shape[:-2])]
+    return [a.update(shape=a.shape[:-2]), real_of(a, a.shape[:-2])]
 
 
 def _slogdet_numpy(a: Any, factors: Any, pivots: Any, permutation: Any) -> list[Any]:

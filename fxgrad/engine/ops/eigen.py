@@ -60,7 +60,7 @@ from fxgrad.engine.tracing.tape import aval_of, bind
 
 def _eigh_abstract(a: Aval, *, lower: bool) -> list[Aval]:
     check_matrices("eigh", a, square=True)
-    return [a.strong(), real_of(a, a.shape[:-1])]
+    return [a, real_of(a, a.shape[:-1])]
 
 
 def _eigh_numpy(a: Any, *, lower: bool) -> list[Any]:
@@ -200,7 +200,7 @@ def _svd_abstract(a: Aval, *, full_matrices: bool, compute_uv: bool) -> list[Ava
     if not compute_uv:
         return [values]
     left, right = (height, width) if full_matrices else (size, size)
-    return [Aval((*stack, height, left), a.dtype), values, Aval((*stack, right, width), a.dtype)]
+    return [a.update(shape=(*stack, height, left)), values, a.update(shape=(*stack, right, width))]
 
 
 def _svd_numpy(a: Any, *, full_matrices: bool, compute_uv: bool) -> list[Any]:

@@ -63,7 +63,7 @@ COVERED_BY = {
 
 def _cholesky_abstract(a: Aval) -> list[Aval]:
     check_matrices("cholesky", a, square=True)
-    return [a.strong()]
+    return [a]
 
 
 def _cholesky_numpy(a: Any) -> Any:
@@ -144,7 +144,7 @@ def cholesky(a: Any) -> Any:
 def _lu_abstract(a: Aval) -> list[Aval]:
     check_matrices("lu", a)
     *stack, height, width = a.shape
-    return [a.strong(), Aval((*stack, min(height, width)), dtypes.int32), Aval((*stack, height), dtypes.int32)]
+    return [a, Aval((*stack, min(height, width)), dtypes.int32), Aval((*stack, height), dtypes.int32)]
 
 
 def _lu_numpy(a: Any) -> list[Any]:
@@ -239,7 +239,7 @@ def _qr_abstract(a: Aval, *, full_matrices: bool, pivoting: bool) -> list[Aval]:
     check_matrices("qr", a)
     *stack, height, width = a.shape
     size = height if full_matrices else min(height, width)
-    outputs = [Aval((*stack, height, size), a.dtype), Aval((*stack, size, width), a.dtype)]
+    outputs = [a.update(shape=(*stack, height, size)), a.update(shape=(*stack, size, width))]
     return [*outputs, Aval((*stack, width), dtypes.int32)] if pivoting else outputs
 
 

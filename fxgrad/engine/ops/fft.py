@@ -11,10 +11,10 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import ArrayKernel, Cost, Primitive, register
 from fxgrad.engine.ops.arithmetic import mul
-from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.comparison import eq, or_
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.parts import conj, real
-from fxgrad.engine.ops.pointwise import scalar_like
+from fxgrad.engine.ops.pointwise import add, scalar_like
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import pad
 from fxgrad.engine.ops.structural import broadcast_to, convert, move_axis
@@ -42,9 +42,9 @@ def _abstract(x: Aval, *, fft_type: str, fft_lengths: tuple[int, ...]) -> list[A
         raise ShapeError(f"fft: type {fft_type!r} with lengths {fft_lengths} needs an array whose last axes have sizes "
                          f"{given}, got shape {x.shape}")
     if fft_type == "irfft":
-        return [Aval((*x.shape[:-1], fft_lengths[-1]), dtypes.real_dtype(x.dtype))]
+        return [Aval((*x.shape[:-1], fft_lengths[-1]), dtypes.real_dtype(x.dtype), x.weak)]
     size = _half(fft_lengths[-1]) if fft_type == "rfft" else x.shape[-1]
-    return [Aval((*x.shape[:-1], size), dtypes.complex_dtype(x.dtype))]
+    return [Aval((*x.shape[:-1], size), dtypes.complex_dtype(x.dtype), x.weak)]
 
 
 def _half(length: int) -> int:
@@ -103,10 +103,9 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, fft_type: str,
     mirrored = conj(fft(cotangent, "rfft", fft_lengths))
     shape = aval_of(mirrored).shape
     place = iota(dtypes.int32, shape, last)
-    own = eq(place, 0)
+    # The middle one of an even number. Compared as values, since whether a symbolic size is even is unknown here.
+    own = or_(eq(place, 0), eq(add(place, place), scalar_like(size, place)))
     weight = where(own, 1.0, broadcast_to(scalar_like(2, cotangent), shape))
-    if size % 2 == 0:
-        weight = where(eq(place, size // 2), 1.0, weight)
     return [mul(mirrored, convert(mul(weight, 1 / max(prod(fft_lengths), 1)), inputs[0].aval.dtype))]
 
 

@@ -48,12 +48,12 @@ def check_matrices(name: str, *avals: Aval, square: bool = False) -> None:
 
 def real_of(aval: Aval, shape: Shape) -> Aval:
     """Return `aval` with the real dtype of its precision and another shape."""
-    return Aval(shape, dtypes.real_dtype(aval.dtype))
+    return Aval(shape, dtypes.real_dtype(aval.dtype), aval.weak)
 
 
 def complex_of(aval: Aval, shape: Shape) -> Aval:
     """Return `aval` with the complex dtype of its precision and another shape."""
-    return Aval(shape, dtypes.complex_dtype(aval.dtype))
+    return Aval(shape, dtypes.complex_dtype(aval.dtype), aval.weak)
 
 
 # --- parts and products of matrices, in operations ----------------------------------------------------------------

@@ -14,7 +14,7 @@ from fxgrad.engine.ops.arithmetic import mul, neg, stop_gradient, sub
 from fxgrad.engine.ops.eigen import svd_p
 from fxgrad.engine.ops.factorizations import lu
 from fxgrad.engine.ops.families import check_same_dtype
-from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.joining import all_weak, concatenate
 from fxgrad.engine.ops.matrices import (
     adjoint,
     check_matrices,
@@ -146,7 +146,7 @@ def _solve_xla(lax: Any, a: Any, b: Any) -> Any:
 
 def _expm_abstract(a: Aval, *, max_squarings: int) -> list[Aval]:
     check_matrices("expm", a, square=True)
-    return [a.strong()]
+    return [a]
 
 
 def _expm_jvp(primals: list[Any], tangents: list[Any], *, max_squarings: int) -> tuple[list[Any], list[Any]]:
@@ -172,7 +172,7 @@ def _frechet_abstract(a: Aval, direction: Aval, *, max_squarings: int) -> list[A
     if a.shape != direction.shape:
         raise ShapeError(f"expm_frechet: matrices of shape {a.shape} and directions of shape {direction.shape}; equal "
                          "shapes are needed")
-    return [a.strong()]
+    return [Aval(a.shape, a.dtype, all_weak((a, direction)))]
 
 
 def _frechet_jvp(primals: list[Any], tangents: list[Any], *, max_squarings: int) -> tuple[list[Any], list[Any]]:
@@ -218,7 +218,7 @@ def _sylvester_abstract(a: Aval, b: Aval, c: Aval) -> list[Aval]:
     if not a.shape[:-2] == b.shape[:-2] == c.shape[:-2] or c.shape[-2:] != (a.shape[-1], b.shape[-1]):
         raise ShapeError(f"solve_sylvester: matrices of shapes {a.shape}, {b.shape} and {c.shape}; the last one needs "
                          f"{a.shape[-1]} rows and {b.shape[-1]} columns, and all the same axes in front")
-    return [c.strong()]
+    return [Aval(c.shape, c.dtype, all_weak((a, b, c)))]
 
 
 def _sylvester_numpy(a: Any, b: Any, c: Any) -> Any:
@@ -340,7 +340,7 @@ def _unitary_abstract(a: Aval) -> list[Aval]:
     check_matrices("polar", a)
     if a.shape[-2] < a.shape[-1]:
         raise ShapeError(f"polar: matrices of shape {a.shape}; at least as many rows as columns are needed here")
-    return [a.strong()]
+    return [a]
 
 
 def _unitary_numpy(a: Any) -> Any:

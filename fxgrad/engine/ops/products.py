@@ -66,7 +66,8 @@ def dot_numpy(x: Any, y: Any, *, dimension_numbers: DotDimensions, precision: st
         dtype = preferred_element_type
         whole = dtypes.is_floating(x.dtype) and dtypes.is_integer(dtype)  # XLA converts the sums to integers
         x, y = (each.astype(np.float32 if whole else dtype) for each in (x, y))
-    product = _product(x.shape, y.shape, dimension_numbers)
+    first, product = _stored(x), _product(x.shape, y.shape, dimension_numbers)
+    x, y = first, first if y is x else _stored(y)  # NumPy multiplies a matrix by its own transpose in another way
     if dtype.kind in "iu" and x.dtype.kind == "f":
         return converted(product(x, y), dtype)
     if dtype.itemsize < 4 and dtypes.is_floating(dtype):
@@ -111,7 +112,7 @@ def _general_product(x_shape: Shape, y_shape: Shape, dimension_numbers: DotDimen
 
     def product(x: Any, y: Any) -> Any:
         left, right = x.transpose(x_order).reshape(x_matrix), y.transpose(y_order).reshape(y_matrix)
-        return np.matmul(_stored(left), _stored(right)).reshape(out_shape)
+        return np.matmul(left, right).reshape(out_shape)
 
     return product
 

@@ -39,7 +39,7 @@ def _abstract(a: Aval, rtol: Aval, *, truncates: bool) -> list[Aval]:
                          f"{real_of(a, ()).dtype.name} is needed")
     if rtol.shape != a.shape[:-2]:
         raise ShapeError(f"pinv: rtol of shape {rtol.shape} for matrices of shape {a.shape}; {a.shape[:-2]} is needed")
-    return [Aval((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)]
+    return [a.update(shape=(*a.shape[:-2], a.shape[-1], a.shape[-2]))]
 
 
 def _numpy(a: Any, rtol: Any, *, truncates: bool) -> Any:

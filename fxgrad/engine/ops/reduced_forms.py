@@ -16,7 +16,7 @@ from fxgrad.engine.tracing.tape import bind
 
 def _schur_abstract(a: Aval, *, vectors: bool) -> list[Aval]:
     check_matrices("schur", a, square=True)
-    return [a.strong()] * (1 + vectors)
+    return [a] * (1 + vectors)
 
 
 def _schur_numpy(a: Any, *, vectors: bool) -> list[Any]:
@@ -52,7 +52,7 @@ def schur(a: Any, vectors: bool = True) -> list[Any]:
 
 def _hessenberg_abstract(a: Aval) -> list[Aval]:
     check_matrices("hessenberg", a, square=True)
-    return [a.strong(), Aval((*a.shape[:-2], max(a.shape[-1] - 1, 0)), a.dtype)]
+    return [a, a.update(shape=(*a.shape[:-2], max(a.shape[-1] - 1, 0)))]
 
 
 def _hessenberg_numpy(a: Any) -> list[Any]:
@@ -84,7 +84,7 @@ def _tridiagonal_abstract(a: Aval, *, lower: bool) -> list[Aval]:
     check_matrices("tridiagonal", a, square=True)
     *stack, size = a.shape[:-1]
     below = max(size - 1, 0)
-    return [a.strong(), real_of(a, (*stack, size)), real_of(a, (*stack, below)), Aval((*stack, below), a.dtype)]
+    return [a, real_of(a, (*stack, size)), real_of(a, (*stack, below)), a.update(shape=(*stack, below))]
 
 
 def _tridiagonal_numpy(a: Any, *, lower: bool) -> list[Any]:

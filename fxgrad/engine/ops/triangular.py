@@ -11,6 +11,7 @@ from fxgrad.engine.core.primitive import ArrayKernel, Cost, Primitive, register,
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.ops.arithmetic import mul, neg, sub
 from fxgrad.engine.ops.families import check_same_dtype
+from fxgrad.engine.ops.joining import all_weak
 from fxgrad.engine.ops.matrices import (
     batch_first,
     blas,
@@ -48,7 +49,7 @@ def _check_system(name: str, a: Aval, b: Aval, left_side: bool = True) -> None:
 def _triangular_abstract(a: Aval, b: Aval, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
                          unit_diagonal: bool) -> list[Aval]:
     _check_system("triangular_solve", a, b, left_side)
-    return [b.strong()]
+    return [Aval(b.shape, b.dtype, all_weak((a, b)))]
 
 
 def solved(a: Any, b: Any, *, left_side: bool = True, lower: bool, transpose_a: bool = False,
@@ -153,7 +154,7 @@ def _lu_abstract(a: Aval, factors: Aval, permutation: Aval, b: Aval, *, transpos
     if factors.shape != a.shape or permutation.shape != a.shape[:-1]:
         raise ShapeError(f"lu_solve: factors of shape {factors.shape} and permutations of shape {permutation.shape} "
                          f"for matrices of shape {a.shape}; {a.shape} and {a.shape[:-1]} are needed")
-    return [b.strong()]
+    return [Aval(b.shape, b.dtype, all_weak((a, factors, b)))]
 
 
 def check_permutation(name: str, permutation: Aval) -> None:
@@ -255,7 +256,7 @@ def _tridiagonal_abstract(low: Aval, middle: Aval, high: Aval, b: Aval) -> list[
         shown = ", ".join(str(aval.shape) for aval in (low, middle, high))
         raise ShapeError(f"tridiagonal_solve: diagonals of shapes {shown} and a right side of shape {b.shape}; each "
                          f"diagonal must have the shape {b.shape[:-1]}")
-    return [b.strong()]
+    return [Aval(b.shape, b.dtype, all_weak((low, middle, high, b)))]
 
 
 def _tridiagonal_numpy(low: Any, middle: Any, high: Any, b: Any) -> Any:

@@ -94,7 +94,8 @@ def inv(a: Any) -> Any:
            [0.  , 0.25]])
     """
     a, = matrices("inv", a, square=True)
-    return _solved(a, eye(shape_of(a)[-1], dtype=aval_of(a).dtype))
+    one = eye(shape_of(a)[-1], dtype=aval_of(a).dtype)
+    return _solved(a, convert(one, aval_of(a).dtype, aval_of(a).weak))
 
 
 # --- determinants -----------------------------------------------------------------------------------------------------

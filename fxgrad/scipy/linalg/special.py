@@ -98,7 +98,7 @@ def hankel(c: Any, r: Any = None) -> Any:
     if r is not None:
         c, r = common_operands(c, r)
     c = _vector("hankel", c)
-    r = constant_array(shape_of(c), 0, aval_of(c).dtype) if r is None else _vector("hankel", r)
+    r = broadcast_to(scalar_like(0, c), shape_of(c)) if r is None else _vector("hankel", r)
     height, width = shape_of(c)[-1], shape_of(r)[-1]
     if not height or not width:
         return toeplitz(c, r)

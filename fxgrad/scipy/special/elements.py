@@ -51,7 +51,7 @@ def wofz(z: Any) -> Any:
     0.427584
     """
     z, = promote_inexact(as_array_operand(z))
-    return integrals.wofz(convert(z, dtypes.complex_dtype(aval_of(z).dtype)))
+    return integrals.wofz(convert(z, dtypes.complex_dtype(aval_of(z).dtype), aval_of(z).weak))
 
 
 def _ndtr(x: Any) -> Any:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fxgrad import numpy as fnp
 from fxgrad import tree, vmap
 from fxgrad.errors import ArgumentError, ShapeError
@@ -162,7 +164,8 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_bia
     is added to the result of a dense layer or a convolution, and both are used nowhere else, is in one block with its
     weights: these have a further input, 1, and the bias has None. A of a lookup is diagonal for "expand": the share of
     positions that read each entry; for "reduce" the diagonal alone is kept. The steps of a loop that share a parameter
-    are positions; entries of a stack of layers that a loop goes through are blocks of one parameter.
+    are positions; entries of a stack of layers that a loop goes through are blocks of one parameter. A of a layer in a
+    branch is the mean over the positions that ran it; G is the mean over all examples.
 
     Raises `ArgumentError` for another word, and the errors of `per_example_norms`. The formulas are those of Martens
     and Grosse (arXiv:1503.05671), Grosse and Martens (arXiv:1602.01407) for convolutions, and Eschenhagen, Immer,
@@ -193,15 +196,16 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_bia
         of_example.__name__ = function_name(loss)
         rows = vmap(of_example)(*batch)
         return tree.unflatten(tree.structure(params), [
-            None if own is None else _averaged(own, sharing) for own in rows])
+            None if own is None else _averaged(own[0], own[1], sharing) for own in rows])
     return factors
 
 
 def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[Any], joint_biases: bool,
-                     ) -> list[KroneckerFactors | None]:
+                     ) -> list[tuple[KroneckerFactors, Any] | None]:
     """Return the inputs and cotangents of each layer in the places of factors, (blocks, positions, entries).
 
-    The inputs of a lookup are the entries that are read, (blocks, positions).
+    The inputs of a lookup are the entries that are read, (blocks, positions). Beside them is, for layers in branches,
+    1 for each position that ran and 0 for others, (blocks, positions); None for all others.
     """
     traced = trace_loss("kfac_factors", loss, params, example, lambda found: found.reason, shortest=0)
     placements = [_placement(aval, found) for aval, found in zip(traced.avals, traced.uses, strict=True)]
@@ -212,18 +216,18 @@ def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[An
     chosen = [number for number, found in enumerate(placements) if found is not None and number not in biases.values()]
     operands, cotangents, _ = pull_back(traced, [use for number in chosen for use in traced.uses[number].uses], [])
     given = iter(zip(operands, cotangents, strict=True))
-    result: list[KroneckerFactors | None] = [None] * len(placements)
+    result: list[tuple[KroneckerFactors, Any] | None] = [None] * len(placements)
     for number in chosen:
         found, placement = traced.uses[number], placements[number]
         assert placement is not None
-        one, other = _rows_of_parameter(traced.avals[number], [(use, *next(given)) for use in found.uses])
+        one, other, ran = _rows_of_parameter(traced.avals[number], [(use, *next(given)) for use in found.uses])
         bias = biases.get(number)
         if bias is None:
-            result[number] = KroneckerFactors(one, other, placement)
+            result[number] = KroneckerFactors(one, other, placement), ran
         else:
-            ones = fnp.ones((*one.shape[:-1], 1), one.dtype)
+            ones = fnp.ones((*one.shape[:-1], 1), one.dtype) if ran is None else fnp.astype(ran[..., None], one.dtype)
             result[number] = KroneckerFactors(fnp.concatenate([one, ones], axis=-1), other, placement, Bias(
-                traced.names[bias], traced.avals[bias].shape))
+                traced.names[bias], traced.avals[bias].shape)), ran
     return result
 
 
@@ -257,17 +261,27 @@ def _reads_parts(use: Use) -> bool:
     return any(kind != "entries" or axes != tuple(range(len(axes))) for axes, (kind, *_) in use.steps)
 
 
-def _rows_of_parameter(aval: Aval, given: Sequence[tuple[Use, Any, Any]]) -> tuple[Any, Any]:
-    """Return inputs and cotangents of a parameter's layers, from the operands and cotangents of its uses."""
+def _rows_of_parameter(aval: Aval, given: Sequence[tuple[Use, Any, Any]]) -> tuple[Any, Any, Any]:
+    """Return inputs and cotangents of a parameter's layers, and which positions ran, from its uses."""
+    is_conditional = any(use.is_conditional for use, _, _ in given)
+
     def rows(terms: list[Term]) -> list[Any]:
         term, = joined_terms(terms)  # all of one kind
-        return [factor[None] if place == term.hot else factor for place, factor in enumerate(term.factors)]
+        factors = [factor[None] if place == term.hot else factor for place, factor in enumerate(term.factors)]
+        if not is_conditional:
+            return factors
+        shape = factors[1 if term.hot == 0 else 0].shape[:2]
+        ran = fnp.ones(shape, np.float32) if term.ran is None else fnp.broadcast_to(term.ran, shape)
+        ins = 1 if is_swapped(given[0][0]) else 0
+        factors[ins] = fnp.where(fnp.greater(ran, 0), factors[ins], -1) if term.hot is not None else (
+            factors[ins] * fnp.astype(ran[..., None], factors[ins].dtype))
+        return [*factors, ran]
 
     found = [[fnp.reshape(factor, (-1, *factor.shape[2:])) for factor in factors] if part[0][0].entered else factors
              for part in sorted(in_parts(given), key=_number_of_entry)
              for factors in [for_each_entry(aval, part, rows)]]
-    one, other = (fnp.concatenate([factors[place] for factors in found], axis=0) for place in (0, 1))
-    return (other, one) if is_swapped(given[0][0]) else (one, other)
+    one, other, *ran = (fnp.concatenate(list(factors), axis=0) for factors in zip(*found, strict=True))
+    return (*((other, one) if is_swapped(given[0][0]) else (one, other)), ran[0] if ran else None)
 
 
 def _number_of_entry(part: list[tuple[Use, Any, Any]]) -> int:
@@ -315,33 +329,48 @@ def _stacked(placement: Placement, axis: int, count: int) -> Placement:
                      behind(placement.ins), behind(placement.outs))
 
 
-def _averaged(rows: KroneckerFactors, sharing: str) -> KroneckerFactors:
-    """Return the factors, given those inputs and cotangents of all examples: (examples, blocks, positions, entries)."""
+def _averaged(rows: KroneckerFactors, ran: Any, sharing: str) -> KroneckerFactors:
+    """Return the factors, given those inputs and cotangents of all examples: (examples, blocks, positions, entries).
+
+    `ran`, None for all, marks the positions that ran, (examples, blocks, positions); means are over these.
+    """
     inputs, outputs = rows.inputs, rows.outputs
     if rows.placement.kind == "lookup":
-        return _averaged_lookup(rows, sharing)
+        return _averaged_lookup(rows, ran, sharing)
+    examples, _, positions, _ = inputs.shape
+    count: Any = max(examples * positions, 1)
+    if ran is not None:
+        ran = fnp.astype(ran, outputs.real.dtype)
+        if sharing == "reduce":
+            inputs = inputs * (positions / fnp.maximum(fnp.sum(ran, axis=2), 1.0))[:, :, None, None]
+            ran = fnp.max(ran, axis=2, keepdims=True, initial=0.0)
+        count = fnp.maximum(fnp.sum(ran, axis=(0, 2)), 1.0)[:, None, None]
+    elif sharing == "reduce":
+        count = max(examples, 1)
     if sharing == "reduce":
         inputs, outputs = fnp.mean(inputs, axis=2, keepdims=True), fnp.sum(outputs, axis=2, keepdims=True)
-    examples, _, positions, _ = inputs.shape
-    return KroneckerFactors(_outer(inputs) / max(examples * positions, 1), _outer(outputs) / max(examples, 1),
-                            rows.placement, rows.bias)
+    return KroneckerFactors(_outer(inputs) / count, _outer(outputs) / max(examples, 1), rows.placement, rows.bias)
 
 
-def _averaged_lookup(rows: KroneckerFactors, sharing: str) -> KroneckerFactors:
+def _averaged_lookup(rows: KroneckerFactors, ran: Any, sharing: str) -> KroneckerFactors:
     """Return the factors of lookups, given the entries that are read, (examples, blocks, positions), and cotangents."""
     entries, outputs = rows.inputs, rows.outputs
-    size, (examples, blocks, positions) = rows.placement.shape[rows.placement.ins[0]], entries.shape
+    size, (examples, blocks, _) = rows.placement.shape[rows.placement.ins[0]], entries.shape
     entries = fnp.where(fnp.less(entries, 0), size, entries)  # one more, for positions that read none
     of_block = fnp.arange(blocks)[:, None]
+    ran = fnp.ones(entries.shape, outputs.real.dtype) if ran is None else fnp.astype(ran, outputs.real.dtype)
     if sharing == "reduce":
         counts = fnp.zeros((examples, blocks, size + 1), outputs.dtype).at[
             fnp.arange(examples)[:, None, None], of_block, entries].add(1.0)
-        diagonal = fnp.sum(fnp.square(counts[:, :, :size] / max(positions, 1)), axis=0)
+        own = fnp.maximum(fnp.sum(ran, axis=2), 1.0)[:, :, None]
+        diagonal = fnp.sum(fnp.square(counts[:, :, :size] / own), axis=0)
         outputs = fnp.sum(outputs, axis=2, keepdims=True)
+        number = fnp.sum(fnp.max(ran, axis=2, initial=0.0), axis=0)
     else:
-        diagonal = fnp.zeros((blocks, size + 1), outputs.dtype).at[of_block, entries].add(1.0)[:, :size] / max(
-            positions, 1)
-    return KroneckerFactors(diagonal / max(examples, 1), _outer(outputs) / max(examples, 1), rows.placement)
+        diagonal = fnp.zeros((blocks, size + 1), outputs.dtype).at[of_block, entries].add(1.0)[:, :size]
+        number = fnp.sum(ran, axis=(0, 2))
+    return KroneckerFactors(diagonal / fnp.maximum(number, 1.0)[:, None], _outer(outputs) / max(examples, 1),
+                            rows.placement)
 
 
 def _outer(rows: Any) -> Any:

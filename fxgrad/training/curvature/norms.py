@@ -123,10 +123,14 @@ def in_parts(given: Sequence[tuple[Use, Any, Any]]) -> list[list[tuple[Use, Any,
 
 
 class Term(NamedTuple):
-    """The factors of a use, (blocks, rows, entries) each; that at `hot` is one-hot, as integers of shape (rows,)."""
+    """The factors of a use, (blocks, rows, entries) each; that at `hot` is one-hot, as integers of shape (rows,).
+
+    `ran` is 1 for the rows of branches that ran and 0 for others, all of which have zeros; None if all rows ran.
+    """
 
     factors: tuple[Any, Any]
     hot: int | None
+    ran: Any = None
 
 
 def for_each_entry(aval: Aval, part: Sequence[tuple[Use, Any, Any]], function: Callable[[list[Term]], Any]) -> Any:
@@ -151,6 +155,10 @@ def _by_entry_and_step(use: Use, value: Any) -> Any:
 def _term(use: Use, operands: Sequence[Any], cotangent: Any, aval: Aval) -> Term:
     """Return the two factors in an order that all uses of these entries share, and which of them is one-hot."""
     layer, shape = use.layer, use.equation.inputs[use.place].aval.shape
+    ran = None
+    if use.is_conditional:
+        *operands, ran = operands
+        ran = fnp.repeat(fnp.reshape(ran, (-1,)), layer.rows)
     if len(use.entered) == len(use.loops):
         found: Sequence[Any] = layer.factors(operands, cotangent)
     else:
@@ -160,7 +168,7 @@ def _term(use: Use, operands: Sequence[Any], cotangent: Any, aval: Aval) -> Term
                    found, (layer.ins, layer.outs), sorted_axes(use), strict=True))]
     swapped = is_swapped(use)
     hot = (1 if swapped else 0) if layer.is_lookup else None
-    return Term((factors[1], factors[0]) if swapped else (factors[0], factors[1]), hot)
+    return Term((factors[1], factors[0]) if swapped else (factors[0], factors[1]), hot, ran)
 
 
 def _rows_of_steps(factors: Sequence[Any]) -> list[Any]:
@@ -187,14 +195,20 @@ def joined_terms(terms: Sequence[Term]) -> list[Term]:
     """Return the terms with those of one kind as one, of the rows of all."""
     joined = []
     for hot in (None, 0, 1):
-        own = [term.factors for term in terms if term.hot == hot]
+        own = [term for term in terms if term.hot == hot]
         if len(own) > 1:
             one, other = (fnp.concatenate(list(factors), axis=0 if place == hot else 1)
-                          for place, factors in enumerate(zip(*own, strict=True)))
-            joined.append(Term((one, other), hot))
-        elif own:
-            joined.append(Term(own[0], hot))
+                          for place, factors in enumerate(zip(*(term.factors for term in own), strict=True)))
+            ran = None if all(term.ran is None for term in own) else fnp.concatenate(
+                [fnp.ones(_rows(term), np.float32) if term.ran is None else term.ran for term in own])
+            joined.append(Term((one, other), hot, ran))
+        else:
+            joined += own
     return joined
+
+
+def _rows(term: Term) -> int:
+    return int(term.factors[1 if term.hot == 0 else 0].shape[1])
 
 
 def _square_of_part(terms: Sequence[Term]) -> Any:

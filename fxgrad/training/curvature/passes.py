@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad import grad, scan, tree
+import numpy as np
+
+from fxgrad import grad, scan, switch, tree
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.extend import (
@@ -21,6 +23,7 @@ from fxgrad.extend import (
     has_tangent,
     memoize,
     parameter_names,
+    primitives,
 )
 from fxgrad.extend.tracing import trace_for_rewrite
 from fxgrad.training.curvature.uses import (
@@ -100,8 +103,13 @@ def require_batch(what: str, batch: Sequence[Any]) -> None:
             f"{what}(loss)(params, x, y)"))
 
 
-Places = dict[int, "int | Places"]
-"""By the identity of an equation: the number of its use, or if it is a loop, those of the uses in its body."""
+_FLAG = np.dtype("float32")
+
+Places = dict[Any, "int | Places"]
+"""By the identity of an equation: the number of its use, or if it is a loop, those of the uses in its body.
+
+Those in branches are found by the identity of the `cond` and the number of the branch.
+"""
 
 
 def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -109,21 +117,33 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int]) ->
 
     Each result has a zero added to it, whose gradient is the cotangent; parameters that are not at `direct` are
     constants here, so that their gradients are not computed. Operands and cotangents in loops are stacked by step, with
-    the outermost loop first. The parameter itself is None among the operands, and so are all operands of a bias.
+    the outermost loop first. The parameter itself is None among the operands, and so are all operands of a bias. Uses
+    in branches have one operand more: 1 where the branch ran. Where it did not, that is 0, and so is all else.
     """
     program, first = traced.program, traced.first
     places: Places = {}
     for number, use in enumerate(uses):
         inner = places
-        for loop in use.loops:
-            inner = inner.setdefault(id(loop), {})  # type: ignore[assignment]
+        for equation, branch in use.path:
+            key = id(equation) if branch is None else (id(equation), branch)
+            inner = inner.setdefault(key, {})  # type: ignore[assignment]
         inner[id(use.equation)] = number
 
     def operands_of(use: Use, values: Sequence[Any]) -> list[Any]:
-        return [None if place == use.place or use.layer.kind == "bias" else _number(value)
-                for place, value in enumerate(values)]
+        found = [None if place == use.place or use.layer.kind == "bias" else _number(value)
+                 for place, value in enumerate(values)]
+        return [*found, fnp.ones((), _FLAG)] if use.is_conditional else found
 
-    def run(program: Program, inputs: Sequence[Any], places: Places, added: dict[int, Any],
+    def absent(number: int, depth: int) -> list[Any]:
+        """Return the operands of a use in a branch that did not run, the path to which has the length `depth`."""
+        use = uses[number]
+        lengths = tuple(loop.params["length"] for loop, branch in use.path[depth:] if branch is None)
+        found = [None if place == use.place or use.layer.kind == "bias" else
+                 fnp.zeros((*lengths, *atom.aval.shape), atom.aval.dtype)
+                 for place, atom in enumerate(use.equation.inputs)]
+        return [*found, fnp.zeros(lengths, _FLAG)]
+
+    def run(program: Program, inputs: Sequence[Any], places: Places, added: dict[int, Any], depth: int = 0,
             ) -> tuple[list[Any], dict[int, list[Any]]]:
         """Return the results of a program whose equations have uses at `places`, and the operands of these."""
         operands: dict[int, list[Any]] = {}
@@ -131,8 +151,12 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int]) ->
             def step(equation: Equation, values: list[Any]) -> Sequence[Any]:
                 at(equation)
                 place = places.get(id(equation))
+                if equation.primitive is primitives.cond:
+                    results, found = run_branches(equation, values, places, added, depth + 1)
+                    operands.update(found)
+                    return results
                 if isinstance(place, dict):
-                    results, found = run_loop(equation, values, place, added)
+                    results, found = run_loop(equation, values, place, added, depth + 1)
                     operands.update(found)
                     return results
                 results = bind(equation.primitive, *values, **equation.params)
@@ -142,14 +166,37 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int]) ->
                 return [fnp.add(results[0], added[place])]
             return [_number(value) for value in eval_program(program, inputs, step)], operands
 
-    def run_loop(loop: Equation, values: Sequence[Any], places: Places, added: dict[int, Any],
+    def run_branches(equation: Equation, values: Sequence[Any], places: Places, added: dict[int, Any], depth: int,
+                     ) -> tuple[list[Any], dict[int, list[Any]]]:
+        """Run a `cond`, whose branches return the operands of all of them as further results."""
+        branches = equation.params["branches"]
+        inner = [places.get((id(equation), number), {}) for number in range(len(branches))]
+        numbers = [_numbers(own) for own in inner if isinstance(own, dict)]
+        if not any(numbers):
+            return bind(equation.primitive, *values, **equation.params), {}
+        index, *given = map(_number, values)
+
+        def of_branch(number: int) -> Callable[[], Any]:
+            def branch() -> Any:
+                own = inner[number]
+                assert isinstance(own, dict)
+                results, operands = run(branches[number], given, own, added, depth)
+                for other, missing in enumerate(numbers):
+                    if other != number:
+                        operands.update((each, absent(each, depth)) for each in missing)
+                return results, dict(sorted(operands.items()))
+            return branch
+        return switch(index, [of_branch(number) for number in range(len(branches))])
+
+    def run_loop(loop: Equation, values: Sequence[Any], places: Places, added: dict[int, Any], depth: int,
                  ) -> tuple[list[Any], dict[int, list[Any]]]:
         """Run a scan, whose steps return the operands as further results."""
         params = loop.params
         consts, carried, count = params["num_consts"], params["num_consts"] + params["num_carry"], params["num_carry"]
 
         def turn(carry: Any, entries: Any) -> Any:
-            results, operands = run(params["program"], [*values[:consts], *carry, *entries[0]], places, entries[1])
+            results, operands = run(params["program"], [*values[:consts], *carry, *entries[0]], places, entries[1],
+                                    depth)
             return results[:count], (results[count:], operands)
         carry, (stacked, operands) = scan(
             turn, [_number(value) for value in values[consts:carried]],

@@ -19,13 +19,17 @@ MANY_STEPS = 9
 """Loops of fewer steps with layers are unrolled for norms: they run faster, and are compiled more slowly."""
 
 
+Path = tuple[tuple[Equation, int | None], ...]
+
+
 class Use(NamedTuple):
     """A use of a parameter as a layer: by the operand of `equation` at `place`, of which `layer` names the axes.
 
     `steps` lead from the parameter to the array that is used, in other forms: reshaped, or an entry of it. `axes` are
-    the axes of that array which the operand has, in its order; the axes of `layer` are those of the array. `loops` are
-    the scans in whose bodies the equation is, outermost first; those at the numbers `entered` go through the entries
-    of the parameter, and in the steps of the others it is the same.
+    the axes of that array which the operand has, in its order; the axes of `layer` are those of the array. `path` has
+    the scans in whose bodies the equation is, with None, and the `cond`s with the number of the branch that it is in,
+    outermost first. The scans at the numbers `entered` go through the entries of the parameter; in the steps of the
+    others it is the same.
     """
 
     equation: Equation
@@ -33,8 +37,18 @@ class Use(NamedTuple):
     layer: Layer
     steps: tuple[Any, ...]
     axes: Axes
-    loops: tuple[Equation, ...] = ()
     entered: tuple[int, ...] = ()
+    path: Path = ()
+
+    @property
+    def loops(self) -> tuple[Equation, ...]:
+        """The scans in whose bodies the equation is, outermost first."""
+        return tuple(equation for equation, branch in self.path if branch is None)
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether the equation is in a branch, which examples or steps may not run."""
+        return any(branch is not None for _, branch in self.path)
 
     @property
     def line(self) -> str:
@@ -93,7 +107,7 @@ def is_short(equation: Equation, longest: int) -> bool:
 
 
 def find_uses(program: Program, parameters: Sequence[Variable]) -> list[ParameterUses]:
-    """Return the uses of some inputs of an opened `program`, also in the bodies of its scans."""
+    """Return the uses of some inputs of an opened `program`, also in the bodies of its scans and in branches."""
     search = _Search(len(parameters))
     search.walk(program, {var: _View(number, (), tuple(range(len(var.aval.shape))))
                           for number, var in enumerate(parameters)}, ())
@@ -112,7 +126,7 @@ class _Search:
         return [ParameterUses((), *self._reasons[number]) if number in self._reasons else _combined(uses)
                 for number, uses in enumerate(self._found)]
 
-    def walk(self, program: Program, views: dict[Variable, _View], loops: tuple[Equation, ...],
+    def walk(self, program: Program, views: dict[Variable, _View], path: Path,
              unchanged: Collection[int] = ()) -> None:
         """Find uses in a program, whose inputs in `views` are parameters and whose results at `unchanged` may be."""
         for equation in program.equations:
@@ -128,15 +142,16 @@ class _Search:
                     views[var] = view._replace(axes=tuple(view.axes[axis] for axis in axes)) if not steps else (
                         view._replace(steps=(*view.steps, (view.axes, *steps)), axes=axes))
             elif equation.primitive is primitives.scan:
-                self._walk_loop(equation, places, views, loops)
+                self._walk_loop(equation, places, views, path)
+            elif equation.primitive is primitives.cond:
+                self._walk_branches(equation, places, views, path)
             else:
-                self._use(equation, places, views, loops)
+                self._use(equation, places, views, path)
         for place, atom in enumerate(program.outputs):
             if isinstance(atom, Variable) and atom in views and place not in unchanged:
                 self._reasons.setdefault(views[atom].leaf, ("it is a result", ""))
 
-    def _use(self, equation: Equation, places: Sequence[int], views: dict[Variable, _View],
-             loops: tuple[Equation, ...]) -> None:
+    def _use(self, equation: Equation, places: Sequence[int], views: dict[Variable, _View], path: Path) -> None:
         """Note how an equation uses its operands at `places`."""
         for place in places:
             view = views[equation.inputs[place]]  # type: ignore[index]
@@ -147,20 +162,27 @@ class _Search:
                 self._reasons.setdefault(view.leaf, (layer, _line(equation)))
             else:
                 self._found[view.leaf].append(
-                    Use(equation, place, layer, view.steps, view.axes, loops, view.entered))
+                    Use(equation, place, layer, view.steps, view.axes, view.entered, path))
 
-    def _walk_loop(self, loop: Equation, places: Sequence[int], views: dict[Variable, _View],
-                   loops: tuple[Equation, ...]) -> None:
+    def _walk_branches(self, equation: Equation, places: Sequence[int], views: dict[Variable, _View],
+                       path: Path) -> None:
+        """Find uses in the branches of a `cond`."""
+        for number, branch in enumerate(equation.params["branches"]):
+            self.walk(branch, {branch.inputs[place - 1]: views[equation.inputs[place]] for place in places},  # type: ignore[index]
+                      (*path, (equation, number)))
+
+    def _walk_loop(self, loop: Equation, places: Sequence[int], views: dict[Variable, _View], path: Path) -> None:
         """Find uses in the body of a scan, which is given parameters as they are, or entry by entry."""
         body, consts = loop.params["program"], loop.params["num_consts"]
         first = consts + loop.params["num_carry"]
         inner: dict[Variable, _View] = {}
         unchanged = []
+        count = sum(branch is None for _, branch in path)
         for place in places:
             var, view = body.inputs[place], views[loop.inputs[place]]  # type: ignore[index]
             if place >= first:
                 inner[var] = _View(view.leaf, (*view.steps, (view.axes, ("entries", 0))),
-                                   tuple(range(len(var.aval.shape))), (*view.entered, len(loops)))
+                                   tuple(range(len(var.aval.shape))), (*view.entered, count))
             elif place < consts:
                 inner[var] = view
             elif body.outputs[place - consts] is var:
@@ -168,7 +190,7 @@ class _Search:
                 unchanged.append(place - consts)
             else:
                 self._reasons.setdefault(view.leaf, ("a loop changes it", _line(loop)))
-        self.walk(body, inner, (*loops, loop), unchanged)
+        self.walk(body, inner, (*path, (loop, None)), unchanged)
 
 
 def _line(equation: Equation) -> str:

@@ -345,3 +345,39 @@ def test_mistakes(call: Function, expected: str) -> None:
     with pytest.raises(fxgrad.errors.ArgumentError) as caught:
         call()
     assert str(caught.value).partition("\n")[0] == expected
+
+
+def test_ends_that_are_numbers_of_the_type_stay() -> None:
+    """Rounding keeps the order of numbers: what is at most 2 + 2 is rounded to at most 4."""
+    found = fxgrad.bounds(lambda x, y: (0.5 * (x + y), x - y, x * y, 0.1 * (x + 1.0)))((0.0, 2.0), (-1.0, 2.0)).results
+    assert [(each.low, each.high) for each in found[:3]] == [(-0.5, 2.0), (-2.0, 3.0), (-2.0, 4.0)]
+    assert found[3].high > 0.1 * 3.0  # the product is no number of the type
+    narrow = fxgrad.bounds(lambda x: x + np.float32(1.0))((np.float32(0.0), np.float32(2.0**-24))).results
+    assert narrow.high > 1 + 2.0**-24  # a number in float64 only
+    tiny = fxgrad.bounds(lambda x: x * 0.5)((2.0**-1022, 1.0)).results
+    assert tiny.low == 0.0  # compiled code may take half of the least number for 0
+
+
+def test_bisection_stays_between_its_ends() -> None:
+    @fxgrad.python_control_flow
+    def bisection(c: Any) -> Any:
+        low, high = 0.0, 2.0
+        while high - low > 1e-9:
+            middle = 0.5 * (low + high)
+            if middle * middle > c:
+                high = middle
+            else:
+                low = middle
+        return low, high
+
+    for result in fxgrad.bounds(bisection)((0.0, 4.0)).results:
+        assert (result.low, result.high, result.nan) == (0.0, 2.0, False)
+
+
+def test_quotients_by_numbers_of_one_sign_have_theirs() -> None:
+    def reciprocals(x: Any) -> Any:
+        return fnp.where(x > 0, 1.0 / x, 0.0), fnp.where(x < 0, 1.0 / x, 0.0)
+
+    found = fxgrad.bounds(reciprocals)((-1.0, 1.0)).results
+    assert [(each.low, each.high) for each in found] == [(0.0, np.inf), (-np.inf, 0.0)]
+    assert not any(each.nan for each in found)

@@ -146,6 +146,26 @@ def test_control_flow_in_custom_functions() -> None:
     assert grad(f)(-1.0) == 9.0
 
 
+@pytest.mark.parametrize("symbolic_zeros", [False, True])
+def test_a_forward_pass_that_calls_its_function_follows_the_path_of_the_call(symbolic_zeros: bool) -> None:
+    """Python knows the values in the function's body, and the rule has none."""
+    @functools.partial(custom_vjp, nondiff_argnums=(1,))
+    def f(p, power):
+        return p["x"] ** power if p["x"] > 0 else -p["x"] * p["y"]
+
+    def forward(p, power):
+        p = {name: value.value for name, value in p.items()} if symbolic_zeros else p
+        return f(p, power), p
+
+    f.defvjp(forward, lambda power, p, cotangent: ({"x": cotangent * p["y"] * power, "y": None},),
+             symbolic_zeros=symbolic_zeros)
+    for x in (2.0, -2.0, 3.0):
+        value, found = fxgrad.value_and_grad(f)({"x": x, "y": 5.0}, 3)
+        assert value == (x ** 3 if x > 0 else -5 * x)
+        assert found == {"x": 15.0, "y": 0.0}
+        assert grad(lambda x: grad(lambda y: f({"x": x * y, "y": y}, 3))(x) ** 2)(x) == 36 * x ** 3
+
+
 def test_checkpoint_equals_the_function() -> None:
     def f(x):
         return np.sum(np.sin(np.exp(x)) * x)

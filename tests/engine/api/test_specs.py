@@ -188,7 +188,7 @@ QUICK = ["mean", "size2", "all but the first row"]
 def test_values_at_every_size(name: str) -> None:
     function, shapes = FUNCTIONS[name]
     program = fxgrad.make_program(function)(*map(spec_of, shapes))
-    for count in (1, 2, 7):
+    for count in (1, 2, 6, 7):
         args = [drawn(shape, count, name) for shape in shapes]
         try:
             wanted = fxgrad.make_program(function)(*args)(*args)
@@ -209,7 +209,7 @@ def test_gradients_at_every_size(name: str) -> None:
         return  # counts and places alone
     gradient = fxgrad.grad(total(function))
     program = fxgrad.make_program(gradient)(*map(spec_of, shapes))
-    for count in (1, 7):
+    for count in (1, 6, 7):
         args = [drawn(shape, count, name) for shape in shapes]
         try:
             wanted = gradient(*args)

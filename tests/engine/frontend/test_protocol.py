@@ -10,7 +10,8 @@ import scipy.special
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.errors import ConcretizationError, UnsupportedError
+from fxgrad.errors import ArrayConversionError, ConcretizationError, ShapeError, UnsupportedError
+from fxgrad.testing import check_grads
 from tests.support.with_numpy import assert_equal, draw
 
 X, Y = draw((3, 4), "float64", low=0.5), draw((3, 4), "float64", low=0.5, seed="other")
@@ -132,8 +133,7 @@ def test_lists_in_arithmetic() -> None:
     (lambda x: np.isnat(x), "np.isnat is not supported for traced arrays. The nearest that is: "),
     (lambda x: np.real_if_close(x), "np.real_if_close is not supported for traced arrays"),
     (lambda x: np.array2string(x), "np.array2string is not supported for traced arrays"),
-    (lambda x: np.power.accumulate(x), "np.power.accumulate is not supported for traced arrays"),
-    (lambda x: np.hypot.reduce(x), "hypot.reduce is not supported; add, multiply"),
+    (lambda x: np.hypot.reduce(x, where=x > 0), "hypot.reduce: where= is not supported"),
 ])
 def test_unsupported(function: Any, text: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
@@ -217,3 +217,37 @@ def test_questions_about_types() -> None:
         return x
 
     fxgrad.make_program(function)(S)
+
+
+def test_windows_of_numpy_are_recorded() -> None:
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for window, axis in ((2, 1), (2, -1), ((1, 2, 3), None), ((2, 2), (1, 2)), ((2, 2), (2, 2)), (0, 1)):
+        expected = np.lib.stride_tricks.sliding_window_view(x, window, axis)
+        found = fxgrad.jit(lambda x, window=window, axis=axis: np.lib.stride_tricks.sliding_window_view(
+            x, window, axis))(x)
+        np.testing.assert_array_equal(found, expected)
+    check_grads(lambda x: np.mean(np.lib.stride_tricks.sliding_window_view(x, 2, axis=1) ** 2, -1), (x,), order=2)
+    for window, text in ((5, "sliding_window_view: windows of 1 axes over 3 axes; equal numbers are needed"),
+                         ((1, 4, 1), "sliding_window_view: a window of 4 elements over an axis of 3")):
+        with pytest.raises(ShapeError) as error:
+            fxgrad.jit(lambda x, window=window: np.lib.stride_tricks.sliding_window_view(x, window))(x)
+        assert str(error.value).split("\n")[0] == text
+
+
+@pytest.mark.parametrize(("function", "done", "instead"), [
+    (lambda x: np.ascontiguousarray(x), "np.ascontiguousarray(x)", "Write fxgrad.numpy.asarray(x)"),
+    (lambda x: np.require(x, dtype=float), "np.require(x, dtype=float)", "Write fxgrad.numpy.asarray(x)"),
+    (lambda x: np.ndenumerate(x), "np.ndenumerate(x)", "fxgrad.numpy lists what takes traced arrays"),
+    (lambda x: np.ma.masked_array(x), "np.ma.masked_array(x)", "fxgrad.numpy lists what takes traced arrays"),
+    # The coefficients of this one come second, the lowest first: fxgrad.numpy.polyval means something else.
+    (lambda x: np.polynomial.polynomial.polyval(2.0, x), "np.polynomial.polynomial.polyval(2.0, x)",
+     "fxgrad.numpy lists what takes traced arrays"),
+    (lambda x: np.vectorize(abs)(x), "np.vectorize(abs)(x)", "Write fxgrad.numpy.vectorize(abs)(...)"),
+    (lambda x: np.float32(x), "np.float32(x)", "Write x.astype('float32')"),
+    (lambda x: np.array([x, x]), "np.array([x, x])", "Write fxgrad.numpy.array([x, x])"),
+])
+def test_conversions_name_the_call_and_only_what_means_the_same(function: Any, done: str, instead: str) -> None:
+    with pytest.raises(ArrayConversionError) as error:
+        fxgrad.jit(function)(np.ones(3))
+    assert str(error.value).startswith(f"{done} would make numbers of a traced array (f64[3]) and cut it off from the "
+                                       f"derivative without a word. {instead}. (stop_gradient(x) cuts on purpose")

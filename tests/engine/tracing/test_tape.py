@@ -60,7 +60,8 @@ def test_transformations_are_remembered_on_the_program() -> None:
         return np.sum(np.sin(x) * k)
 
     fxgrad.clear_caches()
-    fxgrad.grad(f)(np.ones(3), 1.0)
+    for _ in range(2):  # the first run may need no program
+        fxgrad.grad(f)(np.ones(3), 1.0)
     try:
         fxgrad.engine.derivation.derive.trace_at = lambda *args, **kwargs: (made.append(1),
                                                                             original(*args, **kwargs))[1]

@@ -243,6 +243,57 @@ def looked_up(table: Any, tokens: Any) -> Any:
     return fnp.sum(fnp.tanh(table[tokens]) * np.array([1.0, 2.0, 3.0]))
 
 
+def test_layers_in_branches_have_means_over_the_examples_that_run_them() -> None:
+    x, tokens = draw(9, 4, 3), DRAWS.integers(0, 5, (9, 4))
+    x[:, 0, 0] = [1, -1, 1, 1, -1, -1, 1, -1, 1]
+    runs = x[:, 0, 0] > 0
+    params = {"b": draw(2), "e": draw(5, 3), "w": draw(3, 2)}
+
+    def layer(params: Any, x: Any, tokens: Any) -> Any:
+        return fnp.sum(fnp.tanh((x + params["e"][tokens]) @ params["w"] + params["b"]) ** 2)
+
+    def loss(params: Any, x: Any, tokens: Any) -> Any:
+        return fxgrad.cond(x[0, 0] > 0, lambda: layer(params, x, tokens), lambda: fnp.sum(x))
+
+    for options in ({}, {"sharing": "reduce"}, {"joint_biases": True}):
+        found = curvature.kfac_factors(loss, **options)(params, x, tokens)
+        alone = curvature.kfac_factors(layer, **options)(params, x[runs], tokens[runs])
+        for name in params:
+            if alone[name] is None:
+                assert found[name] is None
+                continue
+            np.testing.assert_allclose(found[name].inputs, alone[name].inputs, rtol=1e-11, atol=1e-14)
+            np.testing.assert_allclose(found[name].outputs, alone[name].outputs * runs.mean(), rtol=1e-11, atol=1e-14)
+        compiled = fxgrad.jit(curvature.kfac_factors(loss, **options))(params, x, tokens)
+        for one, other in zip(fxgrad.tree.leaves(compiled), fxgrad.tree.leaves(found), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-14)
+
+
+def test_steps_of_a_loop_that_run_a_branch_are_its_positions() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        def step(h: Any, row: Any) -> Any:
+            return fxgrad.cond(row[0] > 0, lambda: h + fnp.tanh(row @ w), lambda: h), None
+        return fnp.sum(fxgrad.scan(step, fnp.zeros(4, float), x)[0])
+
+    w, x = draw(3, 4), draw(6, 8, 3)
+    found = curvature.kfac_factors(loss)(w, x)
+    rows = x[x[:, :, 0] > 0]
+    slopes = 1.0 - np.tanh(rows @ w) ** 2
+    np.testing.assert_allclose(found.inputs[0], rows.T @ rows / len(rows), rtol=1e-11)
+    np.testing.assert_allclose(found.outputs[0], slopes.T @ slopes / 6, rtol=1e-11)
+
+
+def test_a_branch_that_no_example_runs_has_zeros() -> None:
+    found = curvature.kfac_factors(lambda w, x: fxgrad.cond(
+        x[0] > 5.0, lambda: fnp.sum(fnp.tanh(x @ w)), lambda: 0.0))(np.ones((2, 3)), np.ones((4, 2)))
+    assert not found.inputs.any()
+    assert not found.outputs.any()
+    one = curvature.kfac_factors(lambda w, x: fxgrad.cond(
+        x[0] > 0.0, lambda: fnp.sum(fnp.tanh(x @ w)), lambda: fnp.sum(fnp.sin(2.0 * x @ w))))(
+            np.ones((2, 3)), np.ones((1, 2)))
+    np.testing.assert_allclose(one.inputs[0], np.ones((2, 2)))
+
+
 def test_factors_of_lookups_are_those_of_one_hot_inputs() -> None:
     table, tokens = draw(9, 3), np.array([[1, 2, 1, 8], [0, 2, 2, 2], [8, 8, 1, 0]])
     hot = np.eye(9)[tokens]

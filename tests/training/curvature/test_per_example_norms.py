@@ -192,7 +192,23 @@ CASES = {
     "short sums": Case(lambda w, x: fnp.sum((x @ w) ** 2), draw(3, 2), (draw(5, 20, 3),),
                        ["it is smaller than the pairs of 20 positions"]),
     "a branch": Case(lambda w, x: fxgrad.cond(x[0] > 0.0, lambda: fnp.sum(x @ w), lambda: 2.0), draw(12, 3),
-                     (draw(5, 12),), ["cond is no layer"]),
+                     (draw(5, 12),), [DENSE]),
+    "branches of several layers": Case(
+        lambda p, x, t: fnp.sum(fxgrad.switch(t, [
+            lambda: fnp.tanh(x @ p["v"] + p["b"]), lambda: x @ p["w"], lambda: fnp.tanh(x @ p["w"]) @ p["v"],
+            lambda: fxgrad.scan(lambda h, _: (fnp.tanh(h @ p["w"]), None), x, length=12)[0]]) @ p["w"] ** 2),
+        {"b": draw(12), "v": draw(12, 12), "w": draw(12, 12)}, (draw(9, 12), np.arange(9) % 4),
+        [BIAS, ("dense",) * 2, "integer_pow is no layer"]),
+    "branches in a stack": Case(
+        lambda p, x, t: fnp.sum(fxgrad.scan(lambda h, own: (fxgrad.cond(
+            own[1] > t, lambda: fnp.tanh(h @ own[0] @ p["w"]) + p["e"][own[1]], lambda: h), None), x,
+            (p["v"], fnp.arange(11)))[0]),
+        {"e": draw(60, 12), "v": draw(11, 12, 12), "w": draw(12, 12)}, (draw(9, 12), np.arange(9) % 4),
+        [("lookup",), ("dense",) * 11, "it is smaller than the pairs of 11 positions"]),
+    "branches in branches": Case(
+        lambda p, x: fxgrad.cond(x[0] > 0.0, lambda: fnp.sum(fxgrad.cond(
+            x[1] > 0.0, lambda: fnp.tanh(x @ p), lambda: x @ p.T)), lambda: fnp.sum(x)), draw(12, 12), (draw(9, 12),),
+        [("dense",) * 2]),
     "complex": Case(lambda w, x: fnp.sum(fnp.abs(x @ w) ** 2), draw(12, 12) + 1j * draw(12, 12),
                     (draw(5, 3, 12) + 1j * draw(5, 3, 12),), [DENSE]),
     "real made complex": Case(lambda w, x: fnp.sum(fnp.abs(x @ w.astype(complex)) ** 2), draw(12, 3),

@@ -1,0 +1,236 @@
+"""Jacobians multiplied out of small arrays: the same as by passes and as jax's, from programs without passes."""
+
+import functools
+import tracemalloc
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import nn
+
+random = np.random.default_rng(0)
+A, B, C = random.normal(size=(3, 5, 5))
+V = random.normal(size=5)
+P = random.normal(size=(4, 5, 3))
+X, Y = random.normal(size=(2, 5, 5))
+
+OF_ONE = {
+    "product": lambda x: A @ x @ B,
+    "scaled inside": lambda x: A @ (x * C) @ B / 2.0,
+    "layers": lambda x: np.tanh(A @ x @ B) @ C,
+    "square": lambda x: x @ x,
+    "quadratic": lambda x: x.T @ A @ x,
+    "softmax": lambda x: np.exp(x) / np.exp(x).sum(1, keepdims=True),
+    "layer norm": lambda x: (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True),
+    "rectifier": lambda x: nn.relu(x @ A) @ B,
+    "flat": lambda x: (x.reshape(-1)[None, :] * V[:, None]).sum(0),
+    "flat after": lambda x: (A @ x).reshape(25) * np.arange(25.0),
+    "other cuts": lambda x: (x @ B)[:4].reshape(2, 10) @ np.arange(10.0),
+    "differences": lambda x: x[1:] @ A - x[:-1],
+    "outer": lambda x: x.sum(0)[:, None] * x.sum(1)[None],
+    "sums": lambda x: (x.sum(0)[None] - x.sum(1)[:, None]) * C,
+    "sum of all": lambda x: x.sum() * C,
+    "batches": lambda x: np.einsum("ij,kjl->kil", x, P),
+    "rows by rows": lambda x: np.einsum("ij,ij->i", x, A)[:, None] * B,
+    "choice": lambda x: np.where(x > 0, x * x, A @ x),
+    "solve": lambda x: np.linalg.solve(A, x) @ B,
+    "distances": lambda x: ((x[:, None] - x[None]) ** 2).sum(-1),
+    "independent": lambda x: A + 0.0 * np.sum(x),
+    "repeated": lambda x: np.transpose(np.broadcast_to(x, (2, 5, 5)), (1, 2, 0)),
+    "many terms": lambda x: sum(A @ x @ np.roll(B, k) for k in range(12)),
+    "many diagonals": lambda x: sum(np.tanh(x @ np.roll(B, k)) * x for k in range(12)),
+    "residual": lambda x: x + np.tanh(x @ B) + np.tanh((x + np.tanh(x @ B)) @ A),
+    "quotient": lambda x: V / x,
+    "attention": lambda x: nn.softmax((x @ A) @ (x @ B).T) @ (x @ C),
+    "kron": lambda x: np.kron(x, A),
+    "joined": lambda x: np.concatenate([x @ A, (x * B)[::-1]]),
+}
+OF_TWO = {
+    "product": lambda x, y: x @ y,
+    "gate": lambda x, y: 1 / (1 + np.exp(-(x @ A + y @ B))) * y + x,
+    "one alone": lambda x, y: y @ A,
+    "pair": lambda x, y: (x @ A, {"sum": y.sum(0) * x[0]}),
+}
+SCALARS = {
+    "trace": lambda x: np.trace(x.T @ A @ x @ B),
+    "squares": lambda x: np.sum((A @ x - B) ** 2),
+    "tanh": lambda x: np.sum(np.tanh(A @ x @ B)),
+    "logsumexp": lambda x: np.log(np.exp(x).sum()),
+    "quotient": lambda x: (x * (A @ x)).sum() / (x * x).sum(),
+    "norms": lambda x: np.sum(np.sqrt(((x @ B) ** 2).sum(1))),
+}
+
+
+def in_jax(function):
+    """Return a function of NumPy's as one of jax's."""
+    names = {**function.__globals__, "np": jnp, "nn": jax.nn,
+             **{name: jnp.asarray(value) for name, value in (("A", A), ("B", B), ("C", C), ("V", V), ("P", P))}}
+    return types.FunctionType(function.__code__, names, None, function.__defaults__, function.__closure__)
+
+
+@functools.cache
+def of_jax():
+    """Return jax's derivatives of all functions, compiled together."""
+    def compute(x, y):
+        return ({name: jax.jacfwd(in_jax(f))(x) for name, f in OF_ONE.items()},
+                {name: jax.jacfwd(in_jax(f), (0, 1))(x, y) for name, f in OF_TWO.items()},
+                {name: jax.hessian(in_jax(f))(x) for name, f in SCALARS.items()})
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, jax.jit(compute)(X, Y))
+
+
+def assert_equal(found, wanted, tolerance=1e-11):
+    found, wanted = jax.tree.leaves(found), jax.tree.leaves(wanted)
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.parametrize("name", OF_ONE)
+def test_the_jacobian_is_that_of_passes_and_of_jax(name, mode):
+    function = OF_ONE[name]
+    found = fxgrad.jacobian(function, mode=mode)(X)
+    assert_equal(found, fxgrad.jacobian(function, mode=mode, chunk_size=7)(X))
+    assert_equal(found, of_jax()[0][name])
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.parametrize("name", OF_TWO)
+def test_each_block_of_several_arguments_and_outputs_is(name, mode):
+    assert_equal(fxgrad.jacobian(OF_TWO[name], (0, 1), mode=mode)(X, Y), of_jax()[1][name])
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_hessians_are(name):
+    assert_equal(fxgrad.hessian(SCALARS[name])(X), of_jax()[2][name])
+
+
+@pytest.mark.parametrize("name", ["trace", "tanh", "norms"])
+def test_third_derivatives_batches_and_compiled_ones_agree_with_passes(name):
+    function = SCALARS[name]
+    third = fxgrad.jacobian(fxgrad.hessian(function))(X)
+    by_passes = fxgrad.jacobian(fxgrad.hessian(function, chunk_size=11), chunk_size=11)(X)
+    assert_equal(third, by_passes, 1e-10)
+    assert_equal(fxgrad.vmap(fxgrad.hessian(function))(np.stack([X, Y])),
+                 np.stack([fxgrad.hessian(function, chunk_size=11)(each) for each in (X, Y)]))
+    assert_equal(fxgrad.jit(fxgrad.hessian(function))(X), fxgrad.hessian(function, chunk_size=11)(X))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "complex64", "complex128"])
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_dtypes_stay(dtype, mode):
+    dtype = fxgrad.dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    whole = dtype.kind == "c"
+    a, b, x = ((each + 1j * other if whole else each).astype(dtype) for each, other in ((A, B), (B, C), (X, Y)))
+
+    def function(x):
+        return (a @ (x * b) @ b - x.T) * x
+    given = {"mode": mode, "holomorphic": whole}
+    found = fxgrad.jacobian(function, **given)(x)
+    passes = fxgrad.jacobian(function, chunk_size=7, **given)(x)
+    assert found.dtype == passes.dtype == dtype
+    steps = {"bfloat16": 2e-1, "float16": 3e-2, "complex128": 1e-12}.get(dtype.name, 1e-5)
+    wide = np.complex128 if whole else np.float64
+    np.testing.assert_allclose(found.astype(wide), passes.astype(wide), rtol=steps, atol=steps)
+
+
+def test_mixed_dtypes_and_weak_numbers_are_those_of_passes():
+    def function(x):
+        return (np.astype(x, np.float64) @ A).sum(0) * 2.0
+    x = X.astype(np.float32)
+    for mode in ("forward", "reverse"):
+        found, passes = (fxgrad.jacobian(function, mode=mode, chunk_size=size)(x) for size in (None, 3))
+        assert found.dtype == passes.dtype
+        assert_equal(found, passes, 1e-6)
+    assert fxgrad.make_program(fxgrad.jacobian(lambda x: np.array([2.0, 3.0]) * x))(1.0).out_avals == \
+        fxgrad.make_program(fxgrad.jacobian(lambda x: np.array([2.0, 3.0]) * x, chunk_size=1))(1.0).out_avals
+
+
+def operations(function, *args):
+    return [equation.primitive.name for equation in fxgrad.make_program(function)(*args).equations]
+
+
+def test_no_pass_is_made_where_the_matrix_is_a_product_of_arrays():
+    assert operations(fxgrad.jacobian(lambda x: A @ x @ B), X).count("dot_general") == 0
+    assert operations(fxgrad.jacobian(lambda x: A @ x), X).count("dot_general") == 0
+    assert set(operations(fxgrad.hessian(lambda x: x @ A @ x), V)) == {"transpose", "add"}
+    # A product of matrices for each of two terms, of matrices of the size of x.
+    found = fxgrad.make_program(fxgrad.hessian(lambda x: np.trace(x.T @ A @ x @ B)))(X)
+    assert all(equation.outputs[0].aval.size <= 25 for equation in found.equations
+               if equation.primitive.name == "dot_general")
+
+
+def test_an_operation_without_a_rule_takes_columns_from_there_on():
+    names = operations(fxgrad.jacobian(lambda x: np.cumsum(A @ x @ B, 0)), X)
+    assert names.count("dot_general") == 0
+    assert names.count("cumsum") == 1
+
+
+def test_a_result_in_another_order_is_not_copied(monkeypatch):
+    monkeypatch.setattr(fxgrad.config, "check_level", 0)  # checks take memory
+    a = x = np.ones((40, 40))
+    function = fxgrad.jacobian(lambda x: a @ x)
+    function(x)
+    tracemalloc.start()
+    found = function(x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.1 * found.nbytes
+    found[...] = 0.0
+    assert function(x).any()
+
+
+def test_an_infinite_slope_spoils_its_own_entries_alone():
+    found = fxgrad.jacobian(np.sqrt)(np.array([0.0, 4.0]))
+    np.testing.assert_array_equal(found, [[np.inf, 0.0], [0.0, 0.25]])
+
+
+def test_what_a_choice_leaves_out_may_be_infinite():
+    def function(x):
+        return np.where(x > 0, np.sqrt(x), 0.0)[:, None] * np.ones(3)
+    found = fxgrad.jacobian(function)(np.array([0.0, 4.0]))
+    np.testing.assert_array_equal(found[0], 0.0)
+    np.testing.assert_allclose(found[1], [[0.0, 0.25]] * 3)
+
+
+def test_divisors_near_the_smallest_number_do_not_overflow():
+    tiny = np.array([1e-310, 2e-310])
+    found = fxgrad.jacobian(lambda x: (x * np.array([1e-305, 1e-306])) / tiny)(np.ones(2))
+    np.testing.assert_allclose(np.diag(found), np.array([1e-305, 1e-306]) / tiny)
+
+
+def test_sizes_of_zero_and_one():
+    assert fxgrad.jacobian(lambda x: x @ np.zeros((3, 0)))(np.ones((2, 3))).shape == (2, 0, 2, 3)
+    assert fxgrad.jacobian(lambda x: x[:, None] * np.ones((1, 3)))(np.ones(0)).shape == (0, 3, 0)
+    found = fxgrad.jacobian(lambda x: x @ np.array([[2.0, 3.0]]))(np.ones((4, 1)))
+    np.testing.assert_array_equal(found, np.einsum("ij,k->ikj", np.eye(4), [2.0, 3.0])[..., None])
+
+
+def test_loops_branches_and_custom_rules_in_between():
+    @fxgrad.custom_vjp
+    def double(x):
+        return 2.0 * x
+    double.defvjp(lambda x: (2.0 * x, None), lambda _, cotangent: (2.0 * cotangent,))
+
+    def function(x):
+        def step(carry, row):
+            return np.tanh(carry @ A) + row, carry.sum()
+        last, sums = fxgrad.lax.scan(step, x[0], x @ B)
+        return fxgrad.lax.cond(x[0, 0] > 0, lambda: last * sums, lambda: last @ C)
+    assert_equal(fxgrad.jacobian(function)(X), fxgrad.jacobian(function, chunk_size=4)(X))
+    assert_equal(fxgrad.jacobian(lambda x: A @ double(x @ B), mode="reverse")(X), 2.0 * of_jax()[0]["product"])
+
+
+def test_a_closure_over_an_outer_argument_is_differentiated_too():
+    def outer(a):
+        return np.sum(fxgrad.jacobian(lambda x: a @ np.sin(x) @ B)(X) ** 2)
+
+    def by_passes(a):
+        return np.sum(fxgrad.jacobian(lambda x: a @ np.sin(x) @ B, chunk_size=6)(X) ** 2)
+    assert_equal(fxgrad.grad(outer)(A), fxgrad.grad(by_passes)(A), 1e-9)
