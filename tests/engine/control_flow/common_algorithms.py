@@ -1016,8 +1016,8 @@ def twogrids(x, n):
         _a, _b = (grids[t % 2], grids[(t + 1) % 2])
         for i in range(1, 3):
             for j in range(1, 3):
-                old = grids[cur]
-                grids[1 - cur][i, j] = 0.25 * (old[i - 1, j] + old[i + 1, j] + old[i, j - 1] + old[i, j + 1])
+                vertical = grids[cur][i - 1, j] + grids[cur][i + 1, j]
+                grids[1 - cur][i, j] = 0.25 * (vertical + grids[cur][i, j - 1] + grids[cur][i, j + 1])
         cur = 1 - cur
     return (grids[0], grids[1])
 
