@@ -161,11 +161,11 @@ class Loan:
     def __enter__(self) -> None:
         self._token = loans.set((*loans.get(), self))
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         loans.reset(self._token)
         while self._taken:
             slot, cell, before = self._taken.pop()
-            after = before if kind is not None else content_of(cell)
+            after = content_of(cell)
             if type(after) is Tracer and type(before) is Tracer and after.variable is before.variable:
                 after = None
                 after = before if is_sole(cell) else content_of(cell)  # the result may be the parameter

@@ -407,6 +407,22 @@ def test_what_the_refusal_of_a_nested_function_says_works() -> None:
     np.testing.assert_array_equal(jit(python_control_flow(filled))(1.5, 2), [1.5, 1.5, 0.0, 0.0, 0.0])
 
 
+def test_changes_before_an_exception_remain() -> None:
+    def failing(a: Any, x: Any) -> None:
+        a[0] = x
+        raise ValueError
+
+    def caught(x: Any) -> Any:
+        a = np.zeros(3)
+        try:
+            failing(a, x)
+        except ValueError:
+            a[1] = 2.0
+        a[2] = x
+        return a
+    np.testing.assert_array_equal(jit(python_control_flow(caught))(1.5), [1.5, 2.0, 1.5])
+
+
 def test_methods_of_nested_classes_and_constructors_are_converted() -> None:
     def simulated(x: Any, n: Any) -> Any:
         table = np.zeros(4)
