@@ -365,11 +365,7 @@ def stored(variable: FunctionType, name: str, is_parameter: bool, depth: int | N
     value = variable()
     if not (is_array(value) if current.get() is not None else _is_result(value)):
         return value
-    around = block.get()
-    if depth is not None and around is not None and not is_carried(cell_of(variable), name, depth):
-        raise refuse(f"{name}[...] = v changes the array of `{name}`, which belongs to a scope outside, inside "
-                     f"{around.text}, which is traced once and may run never or often. Pass `{name}` as an argument")
-    return ArrayItems(cell_of(variable), name, is_parameter)
+    return ArrayItems(cell_of(variable), name, is_parameter, depth)
 
 
 def place(container: Any, index: Any, name: str) -> Any:
@@ -456,13 +452,13 @@ def augmented(variable: FunctionType, name: str, value: Any) -> None:
 class ArrayItems(Place):
     """The items of the array that a variable, an item or an attribute has."""
 
-    def __init__(self, cell: Slot, name: str, is_parameter: bool = False) -> None:
-        self._cell, self._name, self._is_parameter = cell, name, is_parameter
+    def __init__(self, cell: Slot, name: str, is_parameter: bool = False, depth: int | None = None) -> None:
+        self._cell, self._name, self._is_parameter, self._depth = cell, name, is_parameter, depth
 
     @property
-    def slot(self) -> tuple[Slot, str]:
-        """Where the array is, and what it is named."""
-        return self._cell, self._name
+    def slot(self) -> tuple[Slot, str, int | None]:
+        """Where the array is, what it is named, and how many blocks are around the function that has it, if another."""
+        return self._cell, self._name, self._depth
 
     def __getitem__(self, index: Any) -> Any:
         """Return `x[index]` for an operator such as `+=`, which then assigns it."""
@@ -491,9 +487,18 @@ class ArrayItems(Place):
         if type(base) is Shared and len(base.sources) == 1:
             is_part = base.sources[0] is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED
         del base
+        around = block.get()
         if type(self._cell) is Item:
             self._cell.check(self._name)
+        if self._depth is not None and around is not None and not is_carried(self._cell, self._name, self._depth):
+            raise refuse(f"{self._name}[...] = v changes the array of `{self._name}`, which belongs to a scope "
+                         f"outside, inside {around.text}, which is traced once and may run never or often. Pass "
+                         f"`{self._name}` as an argument")
         if not is_sole(self._cell, views=int(is_part)):
+            if around is not None and any(self._cell is each for loan in loans.get() for each in loan.outside):
+                raise refuse(f"{self._name}[...] = v changes an array of the caller inside {around.text}, which does "
+                             "not give it back: an expression, the condition of a `while`, or a call by another name. "
+                             "Call the function in a statement of its own, and use the result")
             name, others, then = self._name, "another name, a container or a view", ""
             if self._is_parameter:
                 others, then = "the caller, another name or a view", f", and return {name}"

@@ -263,9 +263,13 @@ def count_copies(value: Any) -> int:
 
 
 class Lends(Protocol):
-    """The call of a function that changes arrays of its caller: `borrowers` are the variables that take them."""
+    """The call of a function that changes arrays of its caller: `borrowers` are the variables that take them.
+
+    Those `outside` do not, since a block around, such as an expression, would not give them back.
+    """
 
     borrowers: list[CellType]
+    outside: list[CellType]
 
     def count_references(self, value: Any) -> int:
         """Return how many references to a value the arguments of the call are, and notes of it."""

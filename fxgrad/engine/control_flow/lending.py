@@ -148,20 +148,22 @@ _KEYWORD = _references_by_keyword()
 class Loan:
     """The call of a function that changes arrays of its caller.
 
-    `slots` are the caller's places of the arguments, with their names; `changed` are the parameters that change.
+    `slots` are the caller's places of the arguments, with their names, and the number of traced blocks around the
+    function that has a variable, if it is not the caller; `changed` are the parameters that change.
     """
 
-    def __init__(self, slots: Sequence[tuple[Slot, str]], depth: int, function: FunctionType, changed: Collection[str],
-                 args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, slots: Sequence[tuple[Slot, str, int | None]], depth: int, function: FunctionType,
+                 changed: Collection[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self._slots, self._depth, self._changed = slots, depth, changed
         self.code, self._args, self._kwargs = function.__code__, args, kwargs
         self.borrowers: list[CellType] = []
+        self.outside: list[CellType] = []
         self._taken: list[tuple[Slot, CellType, Any]] = []
 
     def __enter__(self) -> None:
         self._token = loans.set((*loans.get(), self))
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         loans.reset(self._token)
         while self._taken:
             slot, cell, before = self._taken.pop()
@@ -169,6 +171,8 @@ class Loan:
             if type(after) is Tracer and type(before) is Tracer and after.variable is before.variable:
                 after = None
                 after = before if is_sole(cell) else content_of(cell)  # the result may be the parameter
+            if kind is not None:  # the traceback keeps the variable
+                cell.cell_contents = _Lent()
             slot.cell_contents = after
 
     def count_references(self, value: Any) -> int:
@@ -184,13 +188,18 @@ class Loan:
                 if len(places) == 1 and self._may_take(cell, *places[0]):
                     self._take(cell, places[0][0])
 
-    def _may_take(self, cell: CellType, slot: Slot, name: str) -> bool:
+    def _may_take(self, cell: CellType, slot: Slot, name: str, depth: int | None) -> bool:
         holders: list[Any] = [content_of(cell)]
         around = block.get()
         expected = 1 if around is None else around.alone.get(id(holders[0]), 1)
         if count_others(holders) != expected + 1 or not owns_elements(holders[0]):
             return False
-        return slot.may_change() if type(slot) is Item else is_carried(slot, name, self._depth)
+        if type(slot) is Item:
+            return slot.may_change()
+        if is_carried(slot, name, self._depth if depth is None else depth):
+            return True
+        self.outside.append(cell)
+        return False
 
     def _take(self, cell: CellType, slot: Slot) -> None:
         array = slot.cell_contents

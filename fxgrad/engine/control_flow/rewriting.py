@@ -94,7 +94,7 @@ class _Rewriter(ast.NodeTransformer):
         self._changed &= self._changed_by_nested(body).union(
             *(each.stored for each in changes), {name for one in changes for name, *_ in one.passed})
         annotate(body, self._changed)
-        of_nested = set().union(*(each.stored for each in changes[1:])) & self._own
+        of_nested = set().union(*map(_outer_places, nested)) & self._own
         lends = any(isinstance(each, ast.Call) and any(map(self._is_place, _arguments_of(each)))
                     for each in walk_scope(body))
         parameters = self._entered(changes, start)
@@ -156,7 +156,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> Any:
         then, other = self._new("then"), self._new("else")
         changed = self._changed_names([*node.body, *node.orelse], node.test, node.live)  # type: ignore[attr-defined]
-        reads = self._changed_by_nested([*node.body, *node.orelse])
+        reads = self._places_of_nested([*node.body, *node.orelse])
         defined = [self._inner(then, self._block(node.body), bound_names(node.body), node.body[0], reads=reads)]
         if node.orelse:
             defined.append(self._inner(other, self._block(node.orelse), bound_names(node.orelse), node.orelse[0]))
@@ -170,7 +170,7 @@ class _Rewriter(ast.NodeTransformer):
         test, body = self._new("test"), self._new("body")
         flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
         changed = self._changed_names(node.body, node.test, node.live, node.turn)  # type: ignore[attr-defined]
-        reads = self._changed_by_nested(node.body)
+        reads = self._places_of_nested(node.body)
         condition = self.visit(node.test)
         if flags:
             condition = self._call("boolean", [_constant("and", node.test), self._unset(flags, node.test),
@@ -188,7 +188,7 @@ class _Rewriter(ast.NodeTransformer):
         changed = self._changed_names([node.target, *node.body], node.iter, node.live, node.turn)  # type: ignore[attr-defined]
         begin = _at(ast.Assign([self.visit(node.target)], _name("~item", ast.Load(), node.target)), node.target)
         binds = bound_names([node.target, *node.body])
-        reads = self._changed_by_nested(node.body)
+        reads = self._places_of_nested(node.body)
         defined = [self._inner(body, [begin, *self._block(node.body)], binds, node.target, "~item", reads)]
         at = node.iter
         stops: ast.expr = _constant(None, at)
@@ -207,7 +207,7 @@ class _Rewriter(ast.NodeTransformer):
         changed = bound_names(body) | stored
         changes = [_changes_of(body), *(self._changes[name] for name in sorted(self._nested_in(body)))]
         passed = {(name, ".".join(dotted(function)), place): function for each in changes
-                  for name, function, place in each.passed if name in self._own}
+                  for name, function, place in each.passed if name in self._own | self._around}
         lent = {name for name, *_ in passed}
         lists = [_constant(tuple(sorted(each)), at) for each in (*((changed | lent) & names for names in live), stored)]
         if not passed:
@@ -231,6 +231,11 @@ class _Rewriter(ast.NodeTransformer):
         """Return the names whose arrays nested functions change that a block reads."""
         return set().union(*(self._changes[name].stored for name in self._nested_in(body)), set()) & (
             self._own | self._around)
+
+    def _places_of_nested(self, body: Sequence[ast.AST]) -> set[str]:
+        """Return the names whose arrays nested functions that a block reads change, or pass to others."""
+        passed = {name for nested in self._nested_in(body) for name, *_ in self._changes[nested].passed}
+        return self._changed_by_nested(body) | (passed & (self._own | self._around))
 
     def _sequence(self, node: ast.expr) -> ast.expr:
         """Return what a loop goes over: calls of `range` and its kin may have traced arguments here."""
@@ -471,7 +476,8 @@ class _Rewriter(ast.NodeTransformer):
         while isinstance(inner, ast.Attribute) or (isinstance(inner, ast.Subscript) and isinstance(
                 inner.slice, ast.Name | ast.Constant)):
             inner = inner.value
-        return isinstance(inner, ast.Name) and inner.id in self._own
+        return isinstance(inner, ast.Name) and inner.id in self._own | (
+            self._around if inner is node else set())
 
     def _changed_or_visited(self, node: ast.expr, target: ast.expr | None) -> ast.expr:
         visited: ast.expr = self._place(node) if node is target else self.visit(node)
@@ -550,6 +556,13 @@ def _changes(node: FunctionNode) -> _Changes:
     passed = [each for one in (inner, *nested) for each in one.passed if each[0] not in own and (
         dotted(each[1])[0] not in own)]
     return _Changes(stored, passed, free_names(node))
+
+
+def _outer_places(node: FunctionNode) -> set[str]:
+    """Return the names of scopes outside whose arrays a function may change, or pass to functions that do."""
+    names = stored_names(node.body) | {name for name, *_ in passed_names(node.body)}
+    inner = [_outer_places(each) for each in _with_methods(nested_functions(node.body))]
+    return names.union(*inner) - bound_names(node.body) - {*parameter_names(node.args)}
 
 
 def _changes_of(body: Nodes) -> _Changes:

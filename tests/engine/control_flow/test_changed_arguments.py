@@ -187,6 +187,8 @@ def nested_functions(x, n):
     def twice(i):
         put(i, x)
         put(i + 1, 1.0)
+        if x > i:
+            swap(table, i, 4)
 
     def fill():
         for i in range(n):
@@ -358,7 +360,11 @@ _CALLER = "which the caller, another name or a view has too and would see change
         f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
     (result_has_another_name, None, f"b[...] = v changes the array of `b`, {_OTHERS} b = b.copy() before"),
     (result_of_an_early_return, None, f"a[...] = v changes the array of `a`, {_OTHERS} a = a.copy() before"),
-    (in_an_expression, step, f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a"),
+    (in_an_expression, step, (
+        "a[...] = v changes an array of the caller inside the traced `if` at test_changed_arguments.py:"
+        f"{inspect.getsourcelines(in_an_expression)[1] + 2} (in in_an_expression), which does not give it back: an "
+        "expression, the condition of a `while`, or a call by another name. Call the function in a statement of its "
+        "own, and use the result")),
     (two_traced_parameters, both_traced, (
         f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
     (kept_in_a_list, None, f"a[...] = v changes the array of `a`, {_OTHERS} a = a.copy() before"),
@@ -405,6 +411,20 @@ def test_what_the_refusal_of_a_nested_function_says_works() -> None:
             put(table, i)
         return table
     np.testing.assert_array_equal(jit(python_control_flow(filled))(1.5, 2), [1.5, 1.5, 0.0, 0.0, 0.0])
+
+
+def test_what_the_refusal_of_an_expression_says_works() -> None:
+    def statements(x: Any, n: Any) -> Any:
+        a = np.zeros(3)
+        if x > n:
+            taken = step(a, 0)
+        else:
+            taken = step(a, 1)
+        return a, taken
+    for args in ((1.5, 2), (2.5, 2)):
+        found = jit(python_control_flow(statements))(*args)
+        np.testing.assert_array_equal(found[0], statements(*args)[0])
+        assert found[1] == 1.0
 
 
 def test_changes_before_an_exception_remain() -> None:
