@@ -138,6 +138,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # time may be up in a destructor
 def test_most_checks_that_cannot_fail_are_left_out() -> None:
     """A check is needed for certain if it fails for arguments that are drawn; run with -s to see how many are."""
     rng = np.random.default_rng(0)
