@@ -351,13 +351,17 @@ def sources_of(value: Any, tape: Tape) -> list[Any]:
 def stored(variable: FunctionType, name: str, is_parameter: bool, depth: int | None = None) -> Any:
     """Return the object of a variable whose items change; for an array, a place that gives the variable a new one.
 
-    `depth` is the number of traced blocks around the function that has the variable, if it is another one.
+    `depth` is the number of traced blocks around the function that has the variable, if that is another one, or if the
+    change stands in an expression that a traced condition may choose.
     """
     value = variable()
     if not (is_array(value) if current.get() is not None else _is_result(value)):
         return value
     around = block.get()
     if depth is not None and around is not None and not is_carried(cell_of(variable), name, depth):
+        if not around.cells:
+            raise refuse(f"the array of `{name}` changes in an expression that {around.text} chooses. Write an `if` "
+                         "statement")
         raise refuse(f"{name}[...] = v changes the array of `{name}`, which belongs to a scope outside, inside "
                      f"{around.text}, which is traced once and may run never or often. Pass `{name}` as an argument")
     return ArrayItems(cell_of(variable), name, is_parameter)

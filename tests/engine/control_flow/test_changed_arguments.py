@@ -358,7 +358,6 @@ _CALLER = "which the caller, another name or a view has too and would see change
         f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
     (result_has_another_name, None, f"b[...] = v changes the array of `b`, {_OTHERS} b = b.copy() before"),
     (result_of_an_early_return, None, f"a[...] = v changes the array of `a`, {_OTHERS} a = a.copy() before"),
-    (in_an_expression, step, f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a"),
     (two_traced_parameters, both_traced, (
         f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
     (kept_in_a_list, None, f"a[...] = v changes the array of `a`, {_OTHERS} a = a.copy() before"),
@@ -405,3 +404,44 @@ def test_what_the_refusal_of_a_nested_function_says_works() -> None:
             put(table, i)
         return table
     np.testing.assert_array_equal(jit(python_control_flow(filled))(1.5, 2), [1.5, 1.5, 0.0, 0.0, 0.0])
+
+
+def test_nested_functions_may_give_a_variable_around_another_array() -> None:
+    def shifted(n: Any) -> Any:
+        table = np.arange(4.0)
+
+        def shift(i: Any) -> None:
+            nonlocal table
+            table = table + 1.0
+            table[i] = 0.0
+        for i in range(n):
+            shift(i)
+        return table
+    np.testing.assert_array_equal(python_control_flow(shifted)(3), [2.0, 1.0, 0.0, 6.0])
+
+
+def test_calls_that_change_an_array_in_a_chosen_expression_are_refused() -> None:
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(in_an_expression))(1.5, 2)
+    line = inspect.getsourcelines(in_an_expression)[1] + 2
+    place = f"test_changed_arguments.py:{line} (in in_an_expression)"
+    assert str(refused.value) == (f"the array of `a` changes in an expression that the traced `if` at {place} chooses. "
+                                  f"Write an `if` statement\n  at {place}")
+
+
+@pytest.mark.parametrize("word", ["if", "and"])
+def test_changes_in_expressions_that_a_traced_condition_chooses_are_refused(word: str) -> None:
+    def sort_or_fill(x: Any) -> Any:
+        table = np.array([2.0, 1.0])
+        table.sort() if x > 0 else table.fill(x)
+        return table
+
+    def fill(x: Any) -> Any:
+        table = np.zeros(2)
+        filled = x > 0 and table.fill(x)
+        return table, filled
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(sort_or_fill if word == "if" else fill))(1.5)
+    assert str(refused.value).startswith(
+        f"the array of `table` changes in an expression that the traced `{word}` at test_changed_arguments.py:")
+    assert "chooses. Write an `if` statement\n" in str(refused.value)
