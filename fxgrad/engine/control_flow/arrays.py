@@ -41,7 +41,7 @@ from fxgrad.engine.control_flow.blocks import (
     refuse,
 )
 from fxgrad.engine.control_flow.slices import TracedSlice, aligned, is_temporary, item, mask_of
-from fxgrad.engine.control_flow.structures import containers_in, is_record, parts_of
+from fxgrad.engine.control_flow.structures import is_container, is_record, parts_of
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
@@ -186,11 +186,20 @@ def owned_items() -> list[Any]:
 
 def _item_slots(containers: Iterable[Any]) -> Iterator[Item]:
     """Yield the places for arrays in containers, and in containers in them."""
-    for container in {id(each): each for whole in containers for each in containers_in(whole)}.values():
-        parts = parts_of(container)
-        for key in [*parts] if type(parts) is dict else range(len(parts)):
-            if is_array(parts[key]):
-                yield Item(container, key)
+    seen: dict[int, Any] = {}
+    waiting = [*containers]
+    while waiting:
+        container = waiting.pop()
+        if type(container) is tuple:
+            waiting += [each for each in container if type(each) is tuple or is_container(each)]
+        elif id(container) not in seen and is_container(container):
+            seen[id(container)] = container
+            parts = parts_of(container)
+            for key in [*parts] if type(parts) is dict else range(len(parts)):
+                if is_array(parts[key]):  # without a name, which would be one more reference
+                    yield Item(container, key)
+                elif type(parts[key]) is tuple or is_container(parts[key]):
+                    waiting.append(parts[key])
 
 
 class BlockArrays:

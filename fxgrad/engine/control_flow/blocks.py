@@ -475,7 +475,7 @@ def refuse_bound() -> ControlFlowError:
 
 def item(container: Any, index: Any) -> Any:
     """Return `container[index]`; a traced index selects from NumPy arrays and lists of numbers too."""
-    if has_unknown_bound(index):
+    if type(index) in (slice, tuple) and has_unknown_bound(index):
         raise refuse_bound()
     parts = index if isinstance(index, tuple) else (index,)
     if any(type(part) is Tracer and is_unknown(part) for part in parts):

@@ -83,7 +83,7 @@ class _Rewriter(ast.NodeTransformer):
         if not body:
             return node
         body = JumpLowering().function(body)
-        nested = [each for each in nested_functions(body) if isinstance(each, ast.FunctionDef | ast.Lambda)]
+        nested = _with_methods(nested_functions(body))
         changes = [_changes_of(body), *map(_changes, nested)]
         locals_ = sorted(bound_names(body) - self._global - self._outer - {*self._parameters})
         self._own = {*locals_, *self._parameters}
@@ -262,6 +262,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        node.body = [self.visit_FunctionDef(each) if isinstance(each, ast.FunctionDef) else each for each in node.body]
         return node
 
     def visit_Global(self, node: ast.Global) -> Any:
@@ -536,6 +537,17 @@ class _Changes(NamedTuple):
     reads: set[str]
 
 
+def _with_methods(nodes: Iterable[ast.AST]) -> list[FunctionNode]:
+    """Return functions, and the methods of classes."""
+    found: list[FunctionNode] = []
+    for node in nodes:
+        if isinstance(node, ast.ClassDef):
+            found += _with_methods(node.body)
+        elif isinstance(node, ast.FunctionDef | ast.Lambda):
+            found.append(node)
+    return found
+
+
 def _arguments_of(node: ast.Call) -> list[ast.expr]:
     return [*node.args, *(keyword.value for keyword in node.keywords)]
 
@@ -544,7 +556,7 @@ def _changes(node: FunctionNode) -> _Changes:
     outer = {name for each in walk_scope(node.body) if isinstance(each, ast.Nonlocal) for name in each.names}
     own = bound_names(node.body) - outer | {*parameter_names(node.args)}
     inner = _changes_of(node.body)
-    nested = [_changes(each) for each in nested_functions(node.body) if isinstance(each, ast.FunctionDef | ast.Lambda)]
+    nested = [_changes(each) for each in _with_methods(nested_functions(node.body))]
     stored = inner.stored.union(*(each.stored for each in nested)) - own
     passed = [each for one in (inner, *nested) for each in one.passed if each[0] not in own and (
         dotted(each[1])[0] not in own)]

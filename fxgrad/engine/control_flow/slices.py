@@ -35,7 +35,7 @@ from fxgrad.engine.tracing.tracer import Tracer
 
 def item(container: Any, index: Any) -> Any:
     """Return `container[index]`, which may be traced; a slice with traced bounds gives a `TracedSlice`."""
-    if not has_unknown_bound(index):
+    if type(index) not in (slice, tuple) or not has_unknown_bound(index):
         return blocks.item(container, index)
     if isinstance(container, np.ndarray) or (type(container) is Tracer and container.shape):
         return _read(container, index)

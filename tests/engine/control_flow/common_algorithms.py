@@ -1,5 +1,7 @@
 """Functions as people write them: heaps, stacks, tables and simulations, with `x` a float and `n` a small integer."""
 
+import dataclasses
+
 import numpy as np
 
 
@@ -732,3 +734,541 @@ def cellauto(x, n):
             new[i] = rule >> k & 1
         s = new if t < n else s
     return hist
+
+
+@dataclasses.dataclass
+class Particle:
+    x: object
+    v: object
+    alive: bool = True
+
+
+def particles(x, n):
+    ps = [Particle(np.array([float(i), 0.0]), np.array([x, 1.0 - i])) for i in range(3)]
+    for _ in range(n):
+        for p in ps:
+            p.v[1] -= 0.1
+            p.x += 0.1 * p.v
+            if p.x[1] < -0.05:
+                p.x[1] = 0.0
+                p.v[1] *= -0.9
+    return ([p.x for p in ps], [p.v for p in ps])
+
+
+class Stack:
+
+    def __init__(self, cap):
+        self.items = np.zeros(cap)
+        self.top = 0
+
+    def push(self, v):
+        self.items[self.top] = v
+        self.top += 1
+
+    def pop(self):
+        self.top -= 1
+        return self.items[self.top]
+
+    def empty(self):
+        return self.top == 0
+
+
+def rpn(x, n):
+    s = Stack(8)
+    prog = np.array([1, 2, -1, 3, -2, 4, -1])
+    for t in prog:
+        if t > 0:
+            s.push(t * x)
+        else:
+            b = s.pop()
+            a = s.pop()
+            if t == -1:
+                s.push(a + b)
+            else:
+                s.push(a * b)
+    return (s.pop(), s.items)
+
+
+class Queue:
+
+    def __init__(self, cap):
+        self.buf, self.head, self.tail = (np.zeros(cap, int), 0, 0)
+
+    def put(self, v):
+        self.buf[self.tail % len(self.buf)] = v
+        self.tail += 1
+
+    def get(self):
+        v = self.buf[self.head % len(self.buf)]
+        self.head += 1
+        return v
+
+    def __len__(self):
+        return self.tail - self.head
+
+
+def bfs(x, n):
+    g = (np.abs(np.sin(np.arange(36.0) * x)) > 0.6).reshape(6, 6)
+    dist = np.full(6, -1)
+    q = Queue(8)
+    dist[n] = 0
+    q.put(n)
+    while q.tail > q.head:
+        u = q.get()
+        for v in range(6):
+            if g[u, v] and dist[v] < 0:
+                dist[v] = dist[u] + 1
+                q.put(v)
+    return dist
+
+
+class Matrix:
+
+    def __init__(self, data):
+        self.data = data
+
+    def swap_rows(self, i, j):
+        t = self.data[i].copy()
+        self.data[i] = self.data[j]
+        self.data[j] = t
+
+    def scale(self, i, c):
+        self.data[i] *= c
+
+    def add(self, i, j, c):
+        self.data[i] += c * self.data[j]
+
+
+def gauss_jordan(x, n):
+    m = Matrix(np.sin(np.arange(12.0).reshape(3, 4) * x) + np.eye(3, 4) * 3)
+    for k in range(3):
+        p = k
+        for i in range(k + 1, 3):
+            if abs(m.data[i, k]) > abs(m.data[p, k]):
+                p = i
+        if p != k:
+            m.swap_rows(p, k)
+        m.scale(k, 1.0 / m.data[k, k])
+        for i in range(3):
+            if i != k:
+                m.add(i, k, -m.data[i, k])
+    return m.data
+
+
+def rotate(m, p, q, c, s):
+    for k in range(3):
+        a, b = (m[p, k], m[q, k])
+        m[p, k] = c * a - s * b
+        m[q, k] = s * a + c * b
+    for k in range(3):
+        a, b = (m[k, p], m[k, q])
+        m[k, p] = c * a - s * b
+        m[k, q] = s * a + c * b
+
+
+def jacobi_eig(x, n):
+    A = np.array([[2.0, x, 0.5], [x, 1.0, 0.3], [0.5, 0.3, 3.0]])
+    for _sweep in range(n * 4):
+        for p in range(2):
+            for q in range(p + 1, 3):
+                if abs(A[p, q]) > 1e-12:
+                    th = 0.5 * np.arctan2(2 * A[p, q], A[q, q] - A[p, p])
+                    rotate(A, p, q, np.cos(th), np.sin(th))
+    return np.sort(np.diag(A))
+
+
+def sift_down(h, i, n):
+    while 2 * i + 1 < n:
+        c = 2 * i + 1
+        if c + 1 < n and h[c] < h[c + 1]:
+            c += 1
+        if h[i] >= h[c]:
+            break
+        h[i], h[c] = (h[c], h[i])
+        i = c
+
+
+def heapsort(x, n):
+    h = np.cos(np.arange(8.0) * x)
+    for i in range(3, -1, -1):
+        sift_down(h, i, 8)
+    for m in range(7, 0, -1):
+        h[0], h[m] = (h[m], h[0])
+        sift_down(h, 0, m)
+    return h
+
+
+def partition(a, lo, hi):
+    p, i = (a[hi], lo)
+    for j in range(lo, hi):
+        if a[j] < p:
+            a[i], a[j] = (a[j], a[i])
+            i += 1
+    a[i], a[hi] = (a[hi], a[i])
+    return i
+
+
+def quickselect(x, n):
+    a = np.cos(np.arange(9.0) * x + 0.1)
+    lo, hi, k = (0, 8, n + 2)
+    while lo < hi:
+        i = partition(a, lo, hi)
+        if i == k:
+            break
+        if i < k:
+            lo = i + 1
+        else:
+            hi = i - 1
+    return a[k]
+
+
+def reverse(a, i, j):
+    while i < j:
+        a[i], a[j] = (a[j], a[i])
+        i += 1
+        j -= 1
+
+
+def rotate_array(x, n):
+    a = np.arange(7.0) * x
+    reverse(a, 0, 6)
+    reverse(a, 0, n - 1)
+    reverse(a, n, 6)
+    return a
+
+
+def next_perm(a):
+    i = len(a) - 2
+    while i >= 0 and a[i] >= a[i + 1]:
+        i -= 1
+    if i >= 0:
+        j = len(a) - 1
+        while a[j] <= a[i]:
+            j -= 1
+        a[i], a[j] = (a[j], a[i])
+    reverse(a, i + 1, len(a) - 1)
+    return i >= 0
+
+
+def permutations(x, n):
+    a = np.arange(4)
+    out = np.zeros((6, 4), int)
+    for k in range(n + 2):
+        out[k] = a
+        next_perm(a)
+    return out
+
+
+def hanoi_count(x, n):
+    pegs = np.zeros((3, 4), int)
+    sizes = np.zeros(3, int)
+    for d in range(3):
+        pegs[0, d] = 3 - d
+    sizes[0] = 3
+
+    def move(a, b):
+        sizes[a] -= 1
+        pegs[b, sizes[b]] = pegs[a, sizes[a]]
+        pegs[a, sizes[a]] = 0
+        sizes[b] += 1
+
+    def solve(k, a, b, c):
+        if k == 0:
+            return
+        solve(k - 1, a, c, b)
+        move(a, b)
+        solve(k - 1, c, b, a)
+    solve(3, 0, 1, 2)
+    return (pegs * x, sizes)
+
+
+def memo_fib(x, n):
+    memo = -np.ones(12)
+
+    def fib(k):
+        if k < 2:
+            return 1.0 * k
+        if memo[k] >= 0:
+            return memo[k]
+        memo[k] = fib(k - 1) + fib(k - 2)
+        return memo[k]
+    return fib(10) * x
+
+
+def counting(x, n):
+    counts = {'up': np.zeros(3, int), 'down': np.zeros(3, int)}
+    prev = 0.0
+    for i in range(9):
+        v = np.sin(x * i)
+        if v > prev:
+            counts['up'][i % 3] += 1
+        else:
+            counts['down'][i % 3] += 1
+        prev = v
+    return counts
+
+
+def twogrids(x, n):
+    grids = [np.zeros((4, 4)), np.zeros((4, 4))]
+    grids[0][1, 1] = x
+    cur = 0
+    for t in range(n):
+        _a, _b = (grids[t % 2], grids[(t + 1) % 2])
+        for i in range(1, 3):
+            for j in range(1, 3):
+                old = grids[cur]
+                grids[1 - cur][i, j] = 0.25 * (old[i - 1, j] + old[i + 1, j] + old[i, j - 1] + old[i, j + 1])
+        cur = 1 - cur
+    return (grids[0], grids[1])
+
+
+def swapgrids(x, n):
+    u, v = (np.zeros(6), np.zeros(6))
+    u[2] = x
+    for _t in range(n):
+        for i in range(1, 5):
+            v[i] = 0.5 * (u[i - 1] + u[i + 1])
+        u, v = (v, u)
+    return u
+
+
+def adam(x, n):
+    st = {'m': np.zeros(2), 'v': np.zeros(2), 't': 0}
+    w = np.array([x, 1.0])
+    for _ in range(n * 3):
+        g = 2 * w
+        st['t'] += 1
+        st['m'] = 0.9 * st['m'] + 0.1 * g
+        st['v'] = 0.99 * st['v'] + 0.01 * g * g
+        w -= 0.1 * st['m'] / (np.sqrt(st['v']) + 1e-08)
+        if np.sum(w * w) < 0.1:
+            break
+    return (w, st)
+
+
+class Tableau:
+
+    def __init__(self, A, b, c):
+        m, k = A.shape
+        self.t = np.zeros((m + 1, k + m + 1))
+        self.t[:m, :k] = A
+        self.t[:m, k:k + m] = np.eye(m)
+        self.t[:m, -1] = b
+        self.t[-1, :k] = -c
+        self.basis = np.arange(k, k + m)
+
+    def pivot(self, r, c):
+        self.t[r] /= self.t[r, c]
+        for i in range(len(self.t)):
+            if i != r:
+                self.t[i] -= self.t[i, c] * self.t[r]
+        self.basis[r] = c
+
+
+def simplex(x, n):
+    T = Tableau(np.array([[1.0, 1.0], [1.0, 3.0]]), np.array([4.0, 6.0]), np.array([3.0 * x, 2.0]))
+    for _ in range(6):
+        c = np.argmin(T.t[-1, :-1])
+        if T.t[-1, c] >= -1e-09:
+            break
+        r, best = (-1, np.inf)
+        for i in range(2):
+            if T.t[i, c] > 1e-09 and T.t[i, -1] / T.t[i, c] < best:
+                best = T.t[i, -1] / T.t[i, c]
+                r = i
+        T.pivot(r, c)
+    return (T.t, T.basis)
+
+
+def backtrack_subset(x, n):
+    w = np.array([3, 5, 7, 2])
+    chosen = np.zeros(4, int)
+    best = np.zeros(1)
+
+    def go(i, total):
+        if total == 10:
+            best[0] += 1
+            return
+        if i == 4:
+            return
+        chosen[i] = 1
+        go(i + 1, total + w[i])
+        chosen[i] = 0
+        go(i + 1, total)
+    go(0, 0)
+    return best * x
+
+
+def trie(x, n):
+    nxt = -np.ones((12, 3), int)
+    end = np.zeros(12, int)
+    size = 1
+    words = np.array([[0, 1, 2], [0, 1, 0], [2, 1, 0]])
+    for w in words:
+        node = 0
+        for ch in w:
+            if nxt[node, ch] < 0:
+                nxt[node, ch] = size
+                size += 1
+            node = nxt[node, ch]
+        end[node] += n
+    return (nxt, end, size)
+
+
+def fenwick(x, n):
+    t = np.zeros(9)
+
+    def add(i, v):
+        while i < 9:
+            t[i] += v
+            i += i & -i
+
+    def total(i):
+        s = 0.0
+        while i > 0:
+            s += t[i]
+            i -= i & -i
+        return s
+    for i in range(1, 9):
+        add(i, x * i)
+    add(n + 1, 5.0)
+    return (total(5), total(n), t)
+
+
+def segtree(x, n):
+    t = np.zeros(16)
+    for i in range(8):
+        t[8 + i] = np.sin(x * i)
+    for i in range(7, 0, -1):
+        t[i] = max(t[2 * i], t[2 * i + 1])
+
+    def update(i, v):
+        i += 8
+        t[i] = v
+        while i > 1:
+            i //= 2
+            t[i] = max(t[2 * i], t[2 * i + 1])
+    update(n, 2.0)
+    update(3, -2.0)
+    lo, hi, r = (8 + n, 8 + 6, -np.inf)
+    while lo < hi:
+        if lo & 1:
+            r = max(r, t[lo])
+            lo += 1
+        if hi & 1:
+            hi -= 1
+            r = max(r, t[hi])
+        lo //= 2
+        hi //= 2
+    return (r, t)
+
+
+def lru(x, n):
+    keys = -np.ones(3, int)
+    age = np.zeros(3, int)
+    hits = 0
+    for t in range(10):
+        k = (t * t + n) % 5
+        slot = -1
+        for i in range(3):
+            if keys[i] == k:
+                slot = i
+        if slot >= 0:
+            hits += 1
+        else:
+            slot = np.argmin(age)
+            keys[slot] = k
+        age[slot] = t + 1
+    return (hits * x, keys, age)
+
+
+def markov(x, n):
+    P = np.array([[0.9, 0.1, 0.0], [0.2, 0.7, 0.1], [0.0, 0.3, 0.7]])
+    p = np.array([1.0, 0.0, 0.0])
+    hist = np.zeros((8, 3))
+    for t in range(8):
+        hist[t] = p
+        q = p @ P
+        if np.max(np.abs(q - p)) < 0.02 * x:
+            break
+        p = q
+    return (p, hist)
+
+
+def fft(x, n):
+    a = np.cos(np.arange(8.0) * x) + 0j
+    j = 0
+    for i in range(1, 8):
+        bit = 4
+        while j & bit:
+            j ^= bit
+            bit >>= 1
+        j |= bit
+        if i < j:
+            a[i], a[j] = (a[j], a[i])
+    L = 2
+    while L <= 8:
+        w = np.exp(-2j * np.pi / L)
+        for s in range(0, 8, L):
+            f = 1.0 + 0j
+            for k in range(L // 2):
+                u, v = (a[s + k], a[s + k + L // 2] * f)
+                a[s + k] = u + v
+                a[s + k + L // 2] = u - v
+                f *= w
+        L *= 2
+    return a
+
+
+def qr(x, n):
+    A = np.cos(np.arange(12.0).reshape(4, 3) ** 2 * x)
+    Q = np.zeros((4, 3))
+    R = np.zeros((3, 3))
+    for j in range(n if n < 3 else 3):
+        v = A[:, j].copy()
+        for i in range(j):
+            R[i, j] = Q[:, i] @ A[:, j]
+            v -= R[i, j] * Q[:, i]
+        R[j, j] = np.sqrt(v @ v)
+        Q[:, j] = v / R[j, j]
+    return (Q, R)
+
+
+def spline(x, n):
+    y = np.sin(np.arange(6.0) * x)
+    c = np.zeros(6)
+    d = np.zeros(6)
+    for i in range(1, 5):
+        w = 4 - c[i - 1]
+        c[i] = 1 / w
+        d[i] = (6 * (y[i + 1] - 2 * y[i] + y[i - 1]) - d[i - 1]) / w
+    m = np.zeros(6)
+    for i in range(4, 0, -1):
+        m[i] = d[i] - c[i] * m[i + 1]
+    return m
+
+
+def ode_history(x, n):
+
+    class Sim:
+
+        def __init__(self, y):
+            self.y = y
+            self.t = 0.0
+            self.log = np.zeros((6, 2))
+            self.k = 0
+
+        def step(self, h):
+            k1 = self.f(self.y)
+            k2 = self.f(self.y + h * k1)
+            self.y = self.y + 0.5 * h * (k1 + k2)
+            self.t += h
+            self.log[self.k] = self.y
+            self.k += 1
+
+        def f(self, y):
+            return np.array([y[1], -x * y[0]])
+    s = Sim(np.array([1.0, 0.0]))
+    while s.t < 0.3 * n and s.k < 6:
+        s.step(0.2)
+    return (s.y, s.log, s.k)

@@ -445,3 +445,53 @@ def test_changes_in_expressions_that_a_traced_condition_chooses_are_refused(word
     assert str(refused.value).startswith(
         f"the array of `table` changes in an expression that the traced `{word}` at test_changed_arguments.py:")
     assert "chooses. Write an `if` statement\n" in str(refused.value)
+
+
+def test_methods_of_nested_classes_and_constructors_are_converted() -> None:
+    def simulated(x: Any, n: Any) -> Any:
+        table = np.zeros(4)
+
+        class Base:
+            def __init__(self, v: Any) -> None:
+                self.__v, self.log = v, np.array([v, 1.0])
+                if v > 1:
+                    self.log[1] = v
+
+            def get(self) -> Any:
+                return 2.0 * self.__v if self.__v > 1 else self.__v
+
+        class Derived(Base):
+            def __init__(self, v: Any) -> None:
+                super().__init__(v)
+                self.count = 0
+
+            def get(self) -> Any:
+                found = super().get()
+                for i in range(n):
+                    self.log[0] += found * i
+                    self.count += 1
+                table[0] = found
+                return found
+        one = Derived(x)
+        return one.get() + one.get(), one.log, one.count, table
+    for args in ((1.5, 2), (0.5, 3)):
+        found = fxgrad.tree.leaves(jit(python_control_flow(simulated))(*args))
+        for one, other in zip(found, fxgrad.tree.leaves(simulated(*args)), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_a_method_that_changes_an_array_of_a_function_around_is_not_called_in_its_blocks() -> None:
+    def filled(x: Any, n: Any) -> Any:
+        table = np.zeros(4)
+
+        class Writer:
+            def put(self, i: Any) -> None:
+                table[i] = x
+        writer = Writer()
+        for i in range(n):
+            writer.put(i)
+        return table
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(filled))(1.5, 2)
+    assert str(refused.value).startswith(
+        "table[...] = v changes the array of `table`, which belongs to a scope outside, inside the traced `for` at ")

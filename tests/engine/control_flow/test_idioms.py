@@ -152,14 +152,6 @@ def two_lengths(xs):
     return found
 
 
-def slice_of_traced_length(xs):
-    n = 0
-    for x in xs:
-        if x > 1:
-            n += 1
-    return sum(xs[:n])  # here
-
-
 def counts_in_a_defaultdict(xs):
     counts = defaultdict(float)
     for x in xs:
@@ -244,8 +236,6 @@ REFUSED = [
       "with an array of the greatest length, and write into it with x[i] = v")),
     (two_lengths, (f"`found` is [f64[]] {SIDES} [f64[], f64[]] otherwise. Both sides must give values of one structure "
       "and type")),
-    (slice_of_traced_length, ("a bound of this slice is traced, and its length must be known. Write "
-      "fxgrad.lax.dynamic_slice(x, (start,), (length,)), or go over the items in a loop with an `if`")),
     (counts_in_a_defaultdict, ("a defaultdict is changed inside the traced `if` at test_idioms.py:{before} (in "
       "counts_in_a_defaultdict), which is traced once and may run never or often. Assign the new value to a name, and "
       "change the object after the block")),

@@ -452,18 +452,6 @@ def test_values_that_do_not_fit_are_refused() -> None:
         jit(python_control_flow(outside))(1.0)
 
 
-def test_an_array_is_not_assigned_to_a_slice_of_unknown_length() -> None:
-    def prefix(x: Any, n: Any) -> Any:
-        a = np.zeros(3)
-        a[:n] = x * np.ones(2)
-        return a
-    with pytest.raises(ControlFlowError) as refused:
-        jit(python_control_flow(prefix))(1.0, 2)
-    assert str(refused.value).startswith(
-        "x[a:b] = v with a traced bound takes one number v, since the length of the slice is not known. Write a loop, "
-        "x[i] = v[i - a]\n")
-
-
 def test_ufuncs_without_an_update_are_refused() -> None:
     def hypotenuses(x: Any, n: Any) -> Any:
         a = np.zeros(3)

@@ -78,6 +78,11 @@ class Writer:
         if kind < 0.65:
             return f"{self.draw.choice(self.matrices)}[{self.index()}, {self.index()}]"
         if kind < 0.7:
+            if self.draw.random() < 0.5:
+                one, bounds = self.draw.choice(self.vectors), self.bounds()
+                return self.draw.choice([f"np.sum({one}[{bounds}])", f"({one}[{bounds}] @ {one}[{bounds}])",
+                                         f"np.mean({one}[:n + 1])", f"{one}[{bounds}].prod()", f"len({one}[{bounds}])",
+                                         f"np.max({self.draw.choice(self.matrices)}[{self.index()}, :n + 1])"])
             return f"np.sum({self.draw.choice(self.vectors + self.matrices)})"
         return f"({self.number()} {self.draw.choice('+-')} 0.5 * {self.number()})"
 
@@ -112,10 +117,21 @@ class Writer:
                     *self.block(depth - 1, level + 1)]
         return [indent + self.assignment()]
 
+    def bounds(self) -> str:
+        """Return the bounds of a slice of unknown length."""
+        index = self.index()
+        return f"{self.draw.choice(['', 'n', '-n', index])}:{self.draw.choice(['', 'n', '-1', index])}"
+
     def change(self, operator: str) -> str:
         """Return a statement with a slice of unknown length, or a call that changes an array."""
         one, matrix, index = self.draw.choice(self.vectors), self.draw.choice(self.matrices), self.index()
-        bounds = f"{self.draw.choice(['', 'n', '-n', index])}:{self.draw.choice(['', 'n', '-1', index])}"
+        bounds, other = self.bounds(), self.draw.choice(self.vectors)
+        if self.draw.random() < 0.3:
+            return self.draw.choice([
+                f"{one}[{bounds}] {operator} {other}[{bounds}]", f"{one}[{bounds}] = {one}[{bounds}][::-1]",
+                f"{one}[{bounds}] {operator} {other}[{bounds}] * {self.number()} - 1.0",
+                f"{matrix}[{index}, {bounds}] {operator} {other}[{bounds}]", f"{one}[n:] = np.sort({one}[n:])",
+                f"{one}[:n].sort()"])
         return self.draw.choice([
             f"{one}[{bounds}] {operator} {self.number()}", f"{matrix}[{bounds}, {index}] {operator} {self.number()}",
             f"{matrix}[{index}, {bounds}] {operator} {self.number()}", f"{one}.sort()", f"{one}.fill({self.number()})",
