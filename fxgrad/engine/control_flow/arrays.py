@@ -360,7 +360,8 @@ def sources_of(value: Any, tape: Tape) -> list[Any]:
 def stored(variable: FunctionType, name: str, is_parameter: bool, depth: int | None = None) -> Any:
     """Return the object of a variable whose items change; for an array, a place that gives the variable a new one.
 
-    `depth` is the number of traced blocks around the function that has the variable, if it is another one.
+    `depth` is the number of traced blocks around the function that has the variable, if that is another one, or if the
+    change stands in an expression that a traced condition may choose.
     """
     value = variable()
     if not (is_array(value) if current.get() is not None else _is_result(value)):
@@ -491,6 +492,9 @@ class ArrayItems(Place):
         if type(self._cell) is Item:
             self._cell.check(self._name)
         if self._depth is not None and around is not None and not is_carried(self._cell, self._name, self._depth):
+            if not around.cells:
+                raise refuse(f"the array of `{self._name}` changes in an expression that {around.text} chooses. Write "
+                             "an `if` statement")
             raise refuse(f"{self._name}[...] = v changes the array of `{self._name}`, which belongs to a scope "
                          f"outside, inside {around.text}, which is traced once and may run never or often. Pass "
                          f"`{self._name}` as an argument")

@@ -64,6 +64,8 @@ class _Rewriter(ast.NodeTransformer):
         self._own: set[str] = set()
         self._changed: set[str] = set()  # names whose arrays may change for others: parameters, and those around
         self._count = 0
+        self._chosen = 0  # how many expressions are around that a traced condition may choose
+        self._asks_depth = False
 
     def function(self, node: FunctionNode) -> FunctionNode:
         if isinstance(node, ast.Lambda):
@@ -100,7 +102,7 @@ class _Rewriter(ast.NodeTransformer):
         parameters = self._entered(changes, start)
         rewritten = self._block(body)
         rewritten[:0] = parameters
-        if self._global or self._outer or lends:
+        if self._global or self._outer or self._asks_depth or lends:
             rewritten.insert(0, _assign("~depth", self._call("depth", [], start), start))
         rewritten[:0] = [_assign(f"~depth {name}", self._call("depth", [], start), start) for name in sorted(of_nested)]
         if locals_:  # never run: it makes the names variables of this function, which its blocks share
@@ -374,8 +376,10 @@ class _Rewriter(ast.NodeTransformer):
     def _place(self, node: ast.expr) -> ast.expr:
         """Return the expression for an object whose items change: the one that an index selects, not a copy."""
         if isinstance(node, ast.Name) and node.id in self._own:
+            self._asks_depth |= self._chosen > 0
+            depth = [_name("~depth", ast.Load(), node)] if self._chosen else []
             return self._call("stored", [_thunk(_name(node.id, ast.Load(), node)), _constant(node.id, node),
-                                         _constant(node.id in self._parameters, node)], node)
+                                         _constant(node.id in self._parameters, node), *depth], node)
         if isinstance(node, ast.Name) and node.id in self._around:
             return self._call("stored", [_thunk(_name(node.id, ast.Load(), node)), _constant(node.id, node), _constant(
                 False, node), _name(f"~depth {node.id}", ast.Load(), node)], node)
@@ -413,16 +417,22 @@ class _Rewriter(ast.NodeTransformer):
             node.values = [*(self._known(each, f"`{word}` before :=") for each in node.values[:-1]),
                            self.visit(node.values[-1])]
             return node
-        return self._call("boolean", [_constant(word, node), self.visit(first),
-                                      *(_thunk(self.visit(each)) for each in rest)], node)
+        return self._call("boolean", [_constant(word, node), self.visit(first), *map(self._choice, rest)], node)
+
+    def _choice(self, node: ast.expr) -> ast.expr:
+        """Return the function for an expression that a traced condition may choose."""
+        self._chosen += 1
+        found = _thunk(self.visit(node))
+        self._chosen -= 1
+        return found
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         if has_walrus(node.body) or has_walrus(node.orelse):
             node.test = self._known(node.test, "a conditional expression with :=")
             node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
             return node
-        return self._call("if_expression", [self.visit(node.test), _thunk(self.visit(node.body)),
-                                            _thunk(self.visit(node.orelse))], node)
+        return self._call("if_expression", [
+            self.visit(node.test), self._choice(node.body), self._choice(node.orelse)], node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         node.operand = self.visit(node.operand)
@@ -549,7 +559,7 @@ def _arguments_of(node: ast.Call) -> list[ast.expr]:
 
 
 def _changes(node: FunctionNode) -> _Changes:
-    own = bound_names(node.body) | {*parameter_names(node.args)}
+    own = _own_names(node)
     inner = _changes_of(node.body)
     nested = [_changes(each) for each in _with_methods(nested_functions(node.body))]
     stored = inner.stored.union(*(each.stored for each in nested)) - own
@@ -562,7 +572,13 @@ def _outer_places(node: FunctionNode) -> set[str]:
     """Return the names of scopes outside whose arrays a function may change, or pass to functions that do."""
     names = stored_names(node.body) | {name for name, *_ in passed_names(node.body)}
     inner = [_outer_places(each) for each in _with_methods(nested_functions(node.body))]
-    return names.union(*inner) - bound_names(node.body) - {*parameter_names(node.args)}
+    return names.union(*inner) - _own_names(node)
+
+
+def _own_names(node: FunctionNode) -> set[str]:
+    """Return the names of a function's own variables: what it binds, but for those of scopes outside."""
+    outer = {name for each in walk_scope(node.body) if isinstance(each, ast.Nonlocal) for name in each.names}
+    return bound_names(node.body) - outer | {*parameter_names(node.args)}
 
 
 def _changes_of(body: Nodes) -> _Changes:

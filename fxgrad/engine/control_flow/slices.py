@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Sequence
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,16 @@ def _read(array: Any, index: Any) -> TracedSlice:
     return TracedSlice(values, convert(length, np.dtype("int64"), weak=True), _key(part, shape[axis]), array)
 
 
+def _least(dtype: Any) -> Any:
+    kind = dtypes.kind_of(dtype)
+    return False if kind == "b" else -np.inf if kind == "f" else np.iinfo(dtype).min
+
+
+def _greatest(dtype: Any) -> Any:
+    kind = dtypes.kind_of(dtype)
+    return True if kind == "b" else np.inf if kind == "f" else np.iinfo(dtype).max
+
+
 class TracedSlice(UnknownLength):
     """The first `length` rows of `values`, which has more; `base` is the array that they are a view of.
 
@@ -282,45 +293,31 @@ class TracedSlice(UnknownLength):
     def _check_not_empty(self, name: str) -> None:
         check(fnp.greater(self.length, 0), f"{name} of a slice without elements")
 
-    def reduce(self, function: Any, neutral: Any, axis: Any = None) -> Any:
-        """Reduce the rows, or all elements; the rows that do not count are neutral."""
+    def _reduce(self, function: Any, neutral: Callable[[Any], Any], axis: Any = None, **options: Any) -> Any:
+        """Reduce the rows, or all elements; the others have the number that is neutral for the dtype."""
+        name = function.__name__
+        if options:
+            raise _unsupported(f"{name} with {', '.join(sorted(options))}=")
         if axis is not None and axis not in (0, -self.ndim):
             raise _unsupported("a reduction over another axis than the first")
-        return function(self.filled(neutral), axis=None if axis is None else 0)
+        if neutral in (_least, _greatest):
+            self._check_not_empty(name)
+        return function(self.filled(neutral(self.dtype)), axis=None if axis is None else 0)
 
-    def sum(self, axis: Any = None) -> Any:
-        """Sum over all rows, or all elements."""
-        return self.reduce(np.sum, 0, axis)
+    sum = partialmethod(_reduce, np.sum, lambda _: 0)
+    prod = partialmethod(_reduce, np.prod, lambda _: 1)
+    any = partialmethod(_reduce, np.any, lambda _: 0)
+    all = partialmethod(_reduce, np.all, lambda _: 1)
+    max = partialmethod(_reduce, np.max, _least)
+    min = partialmethod(_reduce, np.min, _greatest)
 
-    def prod(self, axis: Any = None) -> Any:
-        """Multiply all rows, or all elements."""
-        return self.reduce(np.prod, 1, axis)
-
-    def mean(self, axis: Any = None) -> Any:
+    def mean(self, axis: Any = None, **options: Any) -> Any:
         """Return the mean over all rows, or all elements."""
-        return self.sum(axis) / (self.size if axis is None else self.length)
-
-    def any(self, axis: Any = None) -> Any:
-        """Return whether a row, or an element, is true."""
-        return self.reduce(np.any, 0, axis)
-
-    def all(self, axis: Any = None) -> Any:
-        """Return whether all rows, or elements, are true."""
-        return self.reduce(np.all, 1, axis)
+        return self.sum(axis, **options) / (self.size if axis is None else self.length)
 
     def conj(self) -> TracedSlice:
         """Return the complex conjugates."""
         return TracedSlice(np.conj(self.values), self.length, self.key)
-
-    def max(self, axis: Any = None) -> Any:
-        """Return the greatest of the rows, or elements."""
-        self._check_not_empty("max")
-        return self.reduce(np.max, _least(self.dtype), axis)
-
-    def min(self, axis: Any = None) -> Any:
-        """Return the least of the rows, or elements."""
-        self._check_not_empty("min")
-        return self.reduce(np.min, _greatest(self.dtype), axis)
 
     def argmax(self) -> Any:
         """Return the number of the greatest element."""
@@ -389,16 +386,6 @@ _probe[0] = object()
 _TEMPORARY = _probe.seen
 
 
-def _least(dtype: Any) -> Any:
-    kind = dtypes.kind_of(dtype)
-    return False if kind == "b" else -np.inf if kind == "f" else np.iinfo(dtype).min
-
-
-def _greatest(dtype: Any) -> Any:
-    kind = dtypes.kind_of(dtype)
-    return True if kind == "b" else np.inf if kind == "f" else np.iinfo(dtype).max
-
-
 def _product(one: Any, other: Any) -> Any:
     """Return `one @ other`, of which at least one is a slice."""
     if type(one) is TracedSlice and one.ndim > 1:
@@ -427,9 +414,7 @@ def call(function: Any, *args: Any, **kwargs: Any) -> Any:
         return _product(first.conj() if type(first) is TracedSlice else fnp.conj(first), args[1])
     if type(first) is not TracedSlice:
         raise _unsupported(name)
-    if name in ("sum", "prod"):
-        return first.reduce(function, 0 if name == "sum" else 1, *args[1:], **kwargs)
-    if name in ("mean", "any", "all", "max", "min", "amax", "amin", "argmax", "argmin", "copy"):
+    if name in ("sum", "prod", "mean", "any", "all", "max", "min", "amax", "amin", "argmax", "argmin", "copy"):
         return getattr(first, name.removeprefix("a") if name in ("amax", "amin") else name)(*args[1:], **kwargs)
     if len(args) > 1 or kwargs:
         raise _unsupported(f"{name} with these arguments")

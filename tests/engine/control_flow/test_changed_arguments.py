@@ -443,6 +443,38 @@ def test_changes_before_an_exception_remain() -> None:
     np.testing.assert_array_equal(jit(python_control_flow(caught))(1.5), [1.5, 2.0, 1.5])
 
 
+def test_nested_functions_may_give_a_variable_around_another_array() -> None:
+    def shifted(n: Any) -> Any:
+        table = np.arange(4.0)
+
+        def shift(i: Any) -> None:
+            nonlocal table
+            table = table + 1.0
+            table[i] = 0.0
+        for i in range(n):
+            shift(i)
+        return table
+    np.testing.assert_array_equal(python_control_flow(shifted)(3), [2.0, 1.0, 0.0, 6.0])
+
+
+@pytest.mark.parametrize("word", ["if", "and"])
+def test_changes_in_expressions_that_a_traced_condition_chooses_are_refused(word: str) -> None:
+    def sort_or_fill(x: Any) -> Any:
+        table = np.array([2.0, 1.0])
+        table.sort() if x > 0 else table.fill(x)
+        return table
+
+    def fill(x: Any) -> Any:
+        table = np.zeros(2)
+        filled = x > 0 and table.fill(x)
+        return table, filled
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(sort_or_fill if word == "if" else fill))(1.5)
+    assert str(refused.value).startswith(
+        f"the array of `table` changes in an expression that the traced `{word}` at test_changed_arguments.py:")
+    assert "chooses. Write an `if` statement\n" in str(refused.value)
+
+
 def test_methods_of_nested_classes_and_constructors_are_converted() -> None:
     def simulated(x: Any, n: Any) -> Any:
         table = np.zeros(4)

@@ -248,3 +248,13 @@ def test_what_a_slice_does_not_take_is_refused_by_line(function: Any, message: s
     with pytest.raises(ControlFlowError) as refused:
         jit(python_control_flow(function))(1.5, 2)
     assert str(refused.value) == f"{message}\n  at test_traced_slices.py:{line} (in {function.__name__})"
+
+
+def test_options_of_reductions_are_refused() -> None:
+    def least(x: Any, n: Any) -> Any:
+        return x[:n].min(initial=0.0)
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(least))(np.ones(3), 2)
+    assert str(refused.value).startswith(
+        "min with initial= does not take a slice with a traced bound, whose length is not known. Go over the items in "
+        "a loop with an `if`\n  at test_traced_slices.py:")
