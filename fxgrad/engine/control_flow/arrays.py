@@ -1,8 +1,9 @@
 """Arrays whose items converted code assigns: `x[i] = v` gives the name `x` a new array, if nobody else has the old one.
 
-NumPy changes the array for every name, container and view that has it. A new array in the name's place is equivalent if
-nothing else refers to the old one, which reference counts tell. Inside a traced block the names of such arrays hold
-tracers that only they refer to; an array that leaves a block and may be that of another name is marked (`Shared`).
+NumPy changes the array for every name, container and view that has it. A new array in the place of the old one, which
+is a variable, an item or an attribute, is equivalent if nothing else refers to the old one, which reference counts
+tell. Inside a traced block the names of such arrays hold tracers that only they refer to; an array that leaves a block
+and may be that of another name is marked (`Shared`).
 """
 
 from __future__ import annotations
@@ -10,28 +11,38 @@ from __future__ import annotations
 import copy
 import operator
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import CellType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
+from fxgrad.engine.control_flow import blocks
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
+    ListItems,
     Place,
     Shared,
+    attributed,
     block,
+    count_arguments,
+    count_copies,
     count_marks,
+    has_unknown_bound,
+    is_made_here,
     is_unknown,
-    item,
+    loans,
+    made_containers,
     mutable,
     note_array_change,
+    note_change,
     refuse,
 )
+from fxgrad.engine.control_flow.slices import TracedSlice, aligned, is_temporary, item, mask_of
+from fxgrad.engine.control_flow.structures import is_container, is_record, parts_of
 from fxgrad.engine.core.arrays import Array
-from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -50,6 +61,48 @@ def _is_result(value: Any) -> bool:
     return type(value) is Array and not value.flags.writeable
 
 
+class Slot(Protocol):
+    """Where an array is: a variable, an item of a list or dict, or an attribute."""
+
+    @property
+    def cell_contents(self) -> Any:
+        """The array."""
+
+    @cell_contents.setter
+    def cell_contents(self, value: Any) -> None: ...
+
+
+class Item:
+    """An item of a list or dict, or an attribute of an object, as a place for an array."""
+
+    def __init__(self, container: Any, key: Any) -> None:
+        self._container, self._key = container, key
+
+    @property
+    def cell_contents(self) -> Any:
+        """The array."""
+        return parts_of(self._container)[self._key]
+
+    @cell_contents.setter
+    def cell_contents(self, value: Any) -> None:
+        (mutable if type(self._container) in (list, dict) else attributed)(self._container)
+        parts_of(self._container)[self._key] = value
+
+    def may_change(self) -> bool:
+        """Return whether the container may change in the blocks around, which note that it does."""
+        return is_made_here(self._container) and note_change(self._container)
+
+    def check(self, name: str) -> None:
+        """Raise if the container is not one that the converted code made."""
+        if is_made_here(self._container):
+            return
+        kind = type(self._container).__name__
+        copied = f"{kind}(x)" if type(self._container) in (list, dict) else "copy.copy(x)"
+        raise refuse(f"{name}[...] = v changes the array of `{name}`, and the {kind} that holds it was not made by the "
+                     f"converted code: others would see a traced array in it. Write x = {copied} for the {kind}, and "
+                     "give x a copy of the array")
+
+
 # --- who else has an array --------------------------------------------------------------------------------------------
 
 
@@ -60,25 +113,25 @@ def _references(holders: list[Any]) -> int:
 _ALONE = _references([object()])
 
 
-def _count_others(holders: list[Any]) -> int:
+def count_others(holders: list[Any]) -> int:
     """Return how many references there are to the object in a list, without the list and the notes of this library."""
     value = holders[0]
-    noted, tape = count_marks(value), current.get()
+    noted, tape = count_marks(value) + count_copies(value) + count_arguments(value), current.get()
     while tape is not None:
         noted += tape.count_references(value)
         tape = tape.parent
     return _references(holders) - _ALONE - noted - 1  # `value` is one
 
 
-def is_sole(cell: CellType, views: int = 0) -> bool:
-    """Return whether a variable alone has its array: no other name, container, view or caller would see a change.
+def is_sole(cell: Slot, views: int = 0) -> bool:
+    """Return whether one place alone has its array: no other name, container, view or caller would see a change.
 
     Beside it there may be `views`, which are about to be dropped.
     """
-    holders: list[Any] = [_content(cell)]
+    holders: list[Any] = [content_of(cell)]
     around = block.get()
     expected = 1 if around is None else around.alone.get(id(holders[0]), 1)
-    return is_array(holders[0]) and _count_others(holders) == expected + views and _owns(holders[0])
+    return is_array(holders[0]) and count_others(holders) == expected + views and owns_elements(holders[0])
 
 
 class _Probe:
@@ -93,7 +146,7 @@ _probe[0] = object()
 _ASSIGNED = _probe.seen
 
 
-def _owns(array: Any) -> bool:
+def owns_elements(array: Any) -> bool:
     """Return whether an array is no view, or one of an array that nothing else refers to; and not a caller's."""
     if type(array) is Tracer:
         base = getattr(array, "viewed", array)
@@ -105,7 +158,17 @@ def _owns(array: Any) -> bool:
         return True
     holders = [base]
     del base
-    return is_array(holders[0]) and _count_others(holders) == 1 and _owns(holders[0])
+    return is_array(holders[0]) and count_others(holders) == 1 and owns_elements(holders[0])
+
+
+def is_carried(cell: Slot, name: str, depth: int) -> bool:
+    """Return whether the blocks around, but for the `depth` outermost ones, give back the array of a variable."""
+    around, value = block.get(), content_of(cell)
+    while around is not None and around.depth > depth:
+        if around.cells.get(name) is not cell or around.before[name] is value:
+            return False
+        value, around = around.before[name], around.parent
+    return True
 
 
 # --- traced blocks ----------------------------------------------------------------------------------------------------
@@ -116,17 +179,40 @@ def owned_arrays(cells: Cells) -> set[str]:
     return {name for name, cell in cells.items() if is_sole(cell)}
 
 
+def owned_items() -> list[Any]:
+    """Return the arrays that items and attributes alone have, of containers that converted code made."""
+    return [slot.cell_contents for slot in _item_slots(made_containers()) if is_sole(slot)]
+
+
+def _item_slots(containers: Iterable[Any]) -> Iterator[Item]:
+    """Yield the places for arrays in containers, and in containers in them."""
+    seen: dict[int, Any] = {}
+    waiting = [*containers]
+    while waiting:
+        container = waiting.pop()
+        if type(container) is tuple:
+            waiting += [each for each in container if type(each) is tuple or is_container(each)]
+        elif id(container) not in seen and is_container(container):
+            seen[id(container)] = container
+            parts = parts_of(container)
+            for key in [*parts] if type(parts) is dict else range(len(parts)):
+                if is_array(parts[key]):  # without a name, which would be one more reference
+                    yield Item(container, key)
+                elif type(parts[key]) is tuple or is_container(parts[key]):
+                    waiting.append(parts[key])
+
+
 class BlockArrays:
     """The arrays of the variables of a block while it is traced.
 
     `live` are the names live after it, `owned` those with arrays that nothing else has, `stored` those whose arrays
-    change in place. `before` has the values from before the block.
+    change in place. `before` has the values from before the block, `items` the arrays that containers alone have.
     """
 
     def __init__(self, cells: Cells, before: Mapping[str, Any], live: Sequence[str], owned: Collection[str],
-                 stored: Collection[str]) -> None:
+                 stored: Collection[str], items: Sequence[Any]) -> None:
         self._cells, self._before, self._live = cells, before, live
-        self._owned, self._stored = owned, {*stored}
+        self._owned, self._stored, self._items = owned, {*stored}, items
         self._held: dict[str, Any] = {}
 
     def hold(self) -> None:
@@ -136,39 +222,57 @@ class BlockArrays:
         """
         around = block.get()
         assert around is not None
+        around.cells, around.before = self._cells, self._before
         for name in self._owned:
             if name in self._stored:
-                self._held[name] = hold_copy(self._cells[name], self._before[name])
+                self._held[name] = _hold_copy(self._cells[name], self._before[name])
             else:
-                around.alone[id(self._before[name])] = _count_others([self._before[name]])
+                around.alone[id(self._before[name])] = count_others([self._before[name]])
+        for number in range(len(self._items)):
+            around.alone[id(self._items[number])] = count_others([self._items[number]])
 
-    def release(self) -> Callable[[str], bool]:
-        """Drop the values of dead names, and return a function: whether another name may have the array of one."""
+    def release(self, containers: Iterable[Any] = ()) -> Left:
+        """Drop the values of dead names, and return which arrays others may have.
+
+        These are those of names, and those in `containers` and in others that the block changes.
+        """
+        around = block.get()
+        assert around is not None
         forget_dead(self._cells, self._before, self._live)
         shared = {name for name in self._live if not is_sole(self._cells[name])}
+        in_items = shared_items([*containers, *(change.container for change in around.changed.values())])
         for name, variable in self._held.items():
             if has_variable(self._cells[name], variable):  # unchanged
                 self._cells[name].cell_contents = self._before[name]
-        return lambda name: name in shared
+        return Left(lambda name: name in shared, in_items)
+
+
+class Left(NamedTuple):
+    """Which arrays that a block leaves others may have: those of names, and those in containers, by identity."""
+
+    is_shared: Callable[[str], bool]
+    in_items: dict[int, Any]
 
 
 def returned(variable: FunctionType) -> Any:
     """Return the value of a variable that an early `return` gives: nothing changes the array after it."""
     value = variable()
-    if block.get() is None or not is_array(value):
+    cell = cell_of(variable)
+    if block.get() is None or not is_array(value) or any(
+            cell is each for loan in loans.get() for each in loan.borrowers):
         return value
     del value
-    cell = _cell_of(variable)
     return copy.copy(cell.cell_contents) if is_sole(cell) else cell.cell_contents
 
 
-def _cell_of(variable: FunctionType) -> CellType:
+def cell_of(variable: FunctionType) -> CellType:
     """Return the variable that a function of converted code reads."""
     assert variable.__closure__ is not None
     return variable.__closure__[0]
 
 
-def _content(cell: CellType) -> Any:
+def content_of(cell: Slot) -> Any:
+    """Return what a variable has; None without a value."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -177,14 +281,15 @@ def _content(cell: CellType) -> Any:
 
 def has_variable(cell: CellType, variable: Any) -> bool:
     """Return whether a variable still has the array of this `Var`."""
-    value = _content(cell)
+    value = content_of(cell)
     return type(value) is Tracer and value.variable is variable
 
 
 def forget_dead(cells: Cells, before: Mapping[str, Any], live: Collection[str]) -> None:
     """Give variables that are not live after a block the values from before it."""
     for name, cell in cells.items():
-        if name not in live and _content(cell) is not before[name] and isinstance(_content(cell), np.ndarray | Tracer):
+        if name not in live and content_of(cell) is not before[name] and isinstance(
+                content_of(cell), np.ndarray | Tracer):
             if before[name] is UNSET:
                 del cell.cell_contents
             else:
@@ -199,28 +304,37 @@ def mark_shared(value: Any, sources: Iterable[Sequence[Any] | None]) -> Any:
     return value
 
 
-def shared_leaves(leaves: Sequence[Any], *, shared: bool) -> dict[int, list[Any]]:
-    """Return, for leaves of a value on the current tape that may be arrays of others, those from before it."""
-    tape, found = current.get(), {}
-    assert tape is not None
-    for number, leaf in enumerate(leaves):
-        sources = sources_of(leaf, tape) if is_array(leaf) else []
-        if sources or (shared and is_array(leaf)):
-            found[number] = sources
-    return found
+def shared_items(containers: Iterable[Any]) -> dict[int, Any]:
+    """Return the arrays in containers, and in containers in them, that something else has too, by their identities."""
+    return {id(slot.cell_contents): slot.cell_contents for slot in _item_slots(containers) if not is_sole(slot)}
 
 
-def hold_copy(cell: CellType, array: Any, *, owned: bool = True) -> Any:
-    """Give a variable a tracer of the array, of the innermost tape, that nothing else refers to; return its `Var`."""
+def shared_leaves(leaves: Sequence[Any], among: Mapping[int, Any] | None) -> dict[int, list[Any]]:
+    """Return, for leaves that are arrays of others, those from before the current tape that each may be.
+
+    These are the arrays in `among`, by identity; all, if that is None.
+    """
     tape = current.get()
     assert tape is not None
-    if type(array) is Tracer and array.tape is tape:
-        held = Tracer(tape, array.variable)
-    else:
-        held = tape.capture(array)
-    held.viewed = None if owned else Shared([])
-    cell.cell_contents = held
+    return {number: sources_of(leaf, tape) for number, leaf in enumerate(leaves)
+            if is_array(leaf) and (among is None or id(leaf) in among)}
+
+
+def _hold_copy(cell: CellType, array: Any) -> Any:
+    """Give a variable a tracer of the array, of the innermost tape, that nothing else refers to; return its `Var`."""
+    cell.cell_contents = held = own_tracer(array)
     return held.variable
+
+
+def own_tracer(array: Any, *, owned: bool = True) -> Tracer:
+    """Return a tracer of an array, of the innermost tape, that nothing else refers to; one that may be others' if not
+    `owned`.
+    """
+    tape = current.get()
+    assert tape is not None
+    held = Tracer(tape, array.variable) if type(array) is Tracer and array.tape is tape else tape.capture(array)
+    held.viewed = None if owned else Shared([])
+    return held
 
 
 def sources_of(value: Any, tape: Tape) -> list[Any]:
@@ -243,12 +357,78 @@ def sources_of(value: Any, tape: Tape) -> list[Any]:
 # --- item assignment --------------------------------------------------------------------------------------------------
 
 
-def stored(variable: FunctionType, name: str, is_parameter: bool) -> Any:
-    """Return the object of a variable whose items change; for an array, a place that gives the variable a new one."""
+def stored(variable: FunctionType, name: str, is_parameter: bool, depth: int | None = None) -> Any:
+    """Return the object of a variable whose items change; for an array, a place that gives the variable a new one.
+
+    `depth` is the number of traced blocks around the function that has the variable, if it is another one.
+    """
     value = variable()
     if not (is_array(value) if current.get() is not None else _is_result(value)):
         return value
-    return ArrayItems(_cell_of(variable), name, is_parameter)
+    return ArrayItems(cell_of(variable), name, is_parameter, depth)
+
+
+def place(container: Any, index: Any, name: str) -> Any:
+    """Return `container[index]` to change its items; for an array, a place that gives the container a new one."""
+    if isinstance(container, Place):
+        return container.place(index)
+    if current.get() is not None and type(container) in (list, dict) and not is_unknown(index):
+        found = container[index]
+        return ArrayItems(Item(container, index), name) if is_array(found) else found
+    if type(container) is list and is_unknown(index) and container and all(map(is_array, container)):
+        return _ArrayRows(container, index, name)
+    return blocks.place(container, index)
+
+
+def attribute(owner: Any, getter: FunctionType, name: str) -> Any:
+    """Return the attribute that `getter` reads to change its items; for an array, a place to give it a new one."""
+    key = getter.__code__.co_names[0]  # a private name is that of its class there
+    if current.get() is not None and is_record(owner) and is_array(vars(owner).get(key)):
+        return ArrayItems(Item(owner, key), name)
+    return getter(owner)
+
+
+def slots(target: Any, name: str) -> Any:
+    """Return the list, dict or object of `target[k] += v` or `target.k += v`, which may change an array in place."""
+    if current.get() is None or isinstance(target, Place):
+        return target
+    if type(target) in (list, dict, ListItems):
+        return _ItemSlots(target, name)
+    return _AttributeSlots(target, name) if is_record(target) else target
+
+
+class _ItemSlots:
+    """A list or dict whose arrays an operator such as `+=` changes in place."""
+
+    def __init__(self, target: Any, name: str) -> None:
+        self._target, self._name = target, name
+
+    def __getitem__(self, key: Any) -> Any:
+        container = self._target.items if type(self._target) is ListItems else self._target
+        if not is_unknown(key) and is_array(container[key]):
+            return ArrayItems(Item(container, key), self._name)
+        return self._target[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if type(value) is not ArrayItems:  # that has changed its array
+            self._target[key] = value
+
+
+class _AttributeSlots:
+    """An object whose arrays an operator such as `+=` changes in place."""
+
+    def __init__(self, target: Any, name: str) -> None:
+        vars(self).update({"~target": target, "~name": name})
+
+    def __getattr__(self, key: str) -> Any:
+        target = vars(self)["~target"]
+        if is_array(vars(target).get(key)):
+            return ArrayItems(Item(target, key), vars(self)["~name"])
+        return getattr(target, key)
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        if type(value) is not ArrayItems:
+            setattr(vars(self)["~target"], key, value)
 
 
 def augmented(variable: FunctionType, name: str, value: Any) -> None:
@@ -258,10 +438,10 @@ def augmented(variable: FunctionType, name: str, value: Any) -> None:
         if not _has_tracer(value) or current.get() is None:
             note_array_change(target, name)
             return
-        cell = _cell_of(variable)
+        cell = cell_of(variable)
         del target
         if is_sole(cell):
-            hold_copy(cell, cell.cell_contents)
+            _hold_copy(cell, cell.cell_contents)
         return
     if around is not None and type(target) is Tracer and type(getattr(target, "viewed", None)) is Shared:
         raise refuse(f"an operator such as += changes the array of `{name}` in place inside {around.text}, and another "
@@ -270,24 +450,31 @@ def augmented(variable: FunctionType, name: str, value: Any) -> None:
 
 
 class ArrayItems(Place):
-    """The items of the array that a variable has."""
+    """The items of the array that a variable, an item or an attribute has."""
 
-    def __init__(self, cell: CellType, name: str, is_parameter: bool) -> None:
-        self._cell, self._name, self._is_parameter = cell, name, is_parameter
+    def __init__(self, cell: Slot, name: str, is_parameter: bool = False, depth: int | None = None) -> None:
+        self._cell, self._name, self._is_parameter, self._depth = cell, name, is_parameter, depth
+
+    @property
+    def slot(self) -> tuple[Slot, str, int | None]:
+        """Where the array is, what it is named, and how many blocks are around the function that has it, if another."""
+        return self._cell, self._name, self._depth
 
     def __getitem__(self, index: Any) -> Any:
         """Return `x[index]` for an operator such as `+=`, which then assigns it."""
         array = self._cell.cell_contents
-        mask = _mask_of(array, index)
+        mask = mask_of(array, index)
         if mask is None:
             return _Operand(item(array, index))
-        one = np.ones((), aval_of(array).dtype)[()]
-        return _Operand(fnp.where(mask, array, one), mask)  # the other elements must not make NaNs
+        one = np.ones((), aval_of(array).dtype)[()]  # the other elements must not make NaNs
+        return _Operand(fnp.where(mask, array, one), mask, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         mask = None
         if type(value) is _Operand:
             value, mask = value.elements, value.mask
+        if is_temporary(value):
+            value.release()
         traced = _has_tracer(index) or _has_tracer(value)
         if not traced and block.get() is None and isinstance(self._cell.cell_contents, np.ndarray) and not (
                 _is_result(self._cell.cell_contents) and is_sole(self._cell)):
@@ -300,17 +487,25 @@ class ArrayItems(Place):
         if type(base) is Shared and len(base.sources) == 1:
             is_part = base.sources[0] is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED
         del base
+        around = block.get()
+        if type(self._cell) is Item:
+            self._cell.check(self._name)
+        if self._depth is not None and around is not None and not is_carried(self._cell, self._name, self._depth):
+            raise refuse(f"{self._name}[...] = v changes the array of `{self._name}`, which belongs to a scope "
+                         f"outside, inside {around.text}, which is traced once and may run never or often. Pass "
+                         f"`{self._name}` as an argument")
         if not is_sole(self._cell, views=int(is_part)):
+            if around is not None and any(self._cell is each for loan in loans.get() for each in loan.outside):
+                raise refuse(f"{self._name}[...] = v changes an array of the caller inside {around.text}, which does "
+                             "not give it back: an expression, the condition of a `while`, or a call by another name. "
+                             "Call the function in a statement of its own, and use the result")
             name, others, then = self._name, "another name, a container or a view", ""
             if self._is_parameter:
                 others, then = "the caller, another name or a view", f", and return {name}"
             raise refuse(f"{name}[...] = v changes the array of `{name}`, which {others} has too and would see change "
                          f"in NumPy. Write {name} = {name}.copy() before{then}")
-        if mask is None and _has_unknown_bound(index):
-            mask = _mask_of(self._cell.cell_contents, index)
-            if np.shape(value):
-                raise refuse("x[a:b] = v with a traced bound takes one number v, since the length of the slice is not "
-                             "known. Write a loop, x[i] = v[i - a]")
+        if mask is None and (has_unknown_bound(index) or type(value) is TracedSlice):
+            mask, value = _everywhere(self._cell.cell_contents, index, value)
         if mask is not None:
             index, value = ..., fnp.where(mask, value, self._cell.cell_contents)
         self._cell.cell_contents = _updated(self._cell.cell_contents, index, value)
@@ -319,6 +514,11 @@ class ArrayItems(Place):
     def value(self) -> Any:
         """The array."""
         return self._cell.cell_contents
+
+    def apply(self, name: str, value: Any) -> ArrayItems:
+        """Change all elements by an operator such as `+=`."""
+        self[...] = _Operand(self._cell.cell_contents).apply(name, value)
+        return self
 
     def sort(self, *args: Any, **kwargs: Any) -> None:
         """Sort the array as its method does."""
@@ -341,6 +541,28 @@ class ArrayItems(Place):
         return _Part(self, index)
 
 
+class _ArrayRows(Place):
+    """The arrays of a list, of which a traced index selects one: its items are read and assigned."""
+
+    def __init__(self, rows: list[Any], index: Any, name: str) -> None:
+        self._rows, self._index, self._name = rows, index, name
+
+    def __getitem__(self, index: Any) -> Any:
+        return _Operand(item([item(row, index) for row in self._rows], self._index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        value = value.elements if type(value) is _Operand else value
+        number = self._index.astype("int32") if self._index.dtype == np.bool_ else self._index
+        number = fnp.where(number < 0, number + len(self._rows), number)
+        for place in range(len(self._rows)):
+            chosen = fnp.where(number == place, value, item(self._rows[place], index))
+            ArrayItems(Item(self._rows, place), self._name)[index] = chosen
+
+    def place(self, index: Any) -> Any:
+        """Return a part of the array."""
+        return _Part(self, index)
+
+
 class _Part(Place):
     """A view of an array whose items are assigned: the first index of `x[i][j] = v`."""
 
@@ -358,13 +580,31 @@ class _Part(Place):
                          "x[index, ...] = v")
         row = self._whole[self._index].elements
         value = value.elements if type(value) is _Operand else value
-        if _has_tracer(row) or _has_tracer(index) or _has_tracer(value):
+        if has_unknown_bound(index) or type(value) is TracedSlice:
+            mask, value = _everywhere(row, index, value)
+            changed = fnp.where(mask, value, row).astype(row.dtype)
+        elif _has_tracer(row) or _has_tracer(index) or _has_tracer(value):
             changed = _updated(row, index, value)
         else:
             changed = np.array(row)
             changed[index] = value
         del row  # it is a view
         self._whole[self._index] = changed
+
+    @property
+    def value(self) -> Any:
+        """The part, as it is read."""
+        return item(self._whole.value, self._index)
+
+    def sort(self) -> None:
+        """Sort the part as its method does."""
+        part = self.value
+        part = part.sorted() if type(part) is TracedSlice else np.sort(part)
+        self._whole[self._index] = part
+
+    def fill(self, value: Any) -> None:
+        """Give all elements of the part one value."""
+        self._whole[self._index] = value
 
     def place(self, index: Any) -> Any:
         """Return a part of this part."""
@@ -375,8 +615,17 @@ _UPDATES: dict[np.ufunc, str] = {np.add: "add", np.subtract: "subtract", np.mult
                                  np.maximum: "max"}
 
 
+def _everywhere(array: Any, index: Any, value: Any) -> tuple[Any, Any]:
+    """Return which elements of an array an index with slices selects, and for each the one of the value."""
+    mask = mask_of(array, index)
+    if mask is None:  # the slices are known
+        mask = np.zeros(np.shape(array), bool)
+        mask[index] = True
+    return mask, aligned(array, index, value)
+
+
 def _has_tracer(value: Any) -> bool:
-    if type(value) is Tracer:
+    if type(value) in (Tracer, TracedSlice):
         return True
     return isinstance(value, list | tuple | slice) and any(map(_has_tracer, (
         (value.start, value.stop, value.step) if isinstance(value, slice) else value)))
@@ -399,10 +648,10 @@ def _updated(array: Any, index: Any, value: Any) -> Any:
 
 
 class _Operand:
-    """The elements `x[index]` for an operator such as `+=`; those at a `mask` whose value is unknown."""
+    """The elements `x[index]` for an operator such as `+=`; all of `x`, if a `mask` whose value is unknown selects."""
 
-    def __init__(self, elements: Any, mask: Any = None) -> None:
-        self.elements, self.mask = elements, mask
+    def __init__(self, elements: Any, mask: Any = None, index: Any = None) -> None:
+        self.elements, self.mask, self._index = elements, mask, index
 
     def apply(self, name: str, value: Any) -> _Operand:
         """Apply an operator to the elements; raise if the result does not fit, as NumPy does."""
@@ -412,7 +661,11 @@ class _Operand:
         if isinstance(self.elements, np.ndarray) and not _has_tracer(value):
             self.elements = getattr(operator, name)(self.elements.copy(), value)
             return self
-        if self.mask is not None and np.shape(value):
+        if type(value) is TracedSlice or (has_unknown_bound(self._index) and np.shape(value)):
+            if self.mask is None:
+                raise refuse("a slice of known length is changed by one with a traced bound. Write x[a:b] = x[a:b] + v")
+            value = aligned(self.elements, self._index, value)
+        elif self.mask is not None and np.shape(value):
             raise refuse("x[mask] is changed by an array, and the mask or a bound is traced, so the number of elements "
                          "is not known. Write x = fxgrad.numpy.where(mask, ..., x)")
         dtype, self.elements = self.elements.dtype, _PLAIN[name](self.elements, value)
@@ -427,52 +680,5 @@ _PLAIN = {name: getattr(operator, {"iand": "and_", "ior": "or_"}.get(name, name[
     "iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift",
     "irshift")}
 for _name in _PLAIN:
-    setattr(_Operand, f"__{_name}__", lambda self, value, name=_name: self.apply(name, value))
-
-
-def _has_unknown_bound(index: Any) -> bool:
-    """Return whether a bound of a slice in an index is traced."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(part, slice) and any(map(is_unknown, (part.start, part.stop, part.step))) for part in parts)
-
-
-def _mask_of(array: Any, index: Any) -> Any:
-    """Return which elements an index selects if their number is unknown: by a mask, or a slice; None otherwise."""
-    shape = shape_of(array)
-    if is_unknown(index) and bool(index.shape) and index.dtype == dtypes.bool_:
-        if index.shape != shape[:index.ndim]:
-            raise refuse(f"a mask of shape {index.shape} selects from an array of shape {shape}")
-        return fnp.reshape(index, (*index.shape, *[1] * (len(shape) - index.ndim)))
-    if not _has_unknown_bound(index):
-        return None
-    entries = [*index] if isinstance(index, tuple) else [index]
-    if any(each is Ellipsis for each in entries):
-        place = next(number for number, each in enumerate(entries) if each is Ellipsis)
-        entries[place:place + 1] = [slice(None)] * (len(shape) - len(entries) + 1)
-    if len(entries) > len(shape) or not all(isinstance(each, slice) or (
-            each is not None and not np.shape(each) and dtypes.kind_of(fnp.asarray(each).dtype) in "iu")
-            for each in entries):
-        raise refuse("a bound of this slice is traced, and beside it may stand numbers and slices. Write a loop")
-    mask = None
-    for axis, entry in enumerate(entries):
-        if isinstance(entry, slice) and entry.start is entry.stop is entry.step is None:
-            continue
-        places = np.reshape(np.arange(shape[axis]), (shape[axis], *[1] * (len(shape) - axis - 1)))
-        part = _in_slice(places, entry, shape[axis]) if isinstance(entry, slice) else fnp.equal(
-            places, fnp.where(fnp.less(entry, 0), entry + shape[axis], entry))
-        mask = part if mask is None else mask & part
-    return mask
-
-
-def _in_slice(places: Any, part: slice, size: int) -> Any:
-    """Return which places in an axis a slice selects, whose bounds may be traced."""
-    step = 1 if part.step is None else part.step
-    rises = fnp.greater(step, 0)
-    least, most = fnp.where(rises, 0, -1), fnp.where(rises, size, size - 1)
-
-    def place_of(bound: Any, default: Any) -> Any:
-        return default if bound is None else fnp.clip(fnp.where(fnp.less(bound, 0), bound + size, bound), least, most)
-
-    start, stop = place_of(part.start, fnp.where(rises, 0, size - 1)), place_of(part.stop, fnp.where(rises, size, -1))
-    inside = fnp.where(rises, (places >= start) & (places < stop), (places <= start) & (places > stop))
-    return inside & ((places - start) % fnp.maximum(fnp.abs(step), 1) == 0)
+    for _kind in (_Operand, ArrayItems):
+        setattr(_kind, f"__{_name}__", lambda self, value, name=_name: self.apply(name, value))

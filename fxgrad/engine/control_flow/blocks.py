@@ -5,9 +5,10 @@ from __future__ import annotations
 import builtins
 import random
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Self
+from types import CellType
+from typing import Any, NamedTuple, Protocol, Self
 from weakref import WeakSet
 
 import numpy as np
@@ -47,6 +48,8 @@ class Block:
         self.of_turn: dict[int, Any] = {}
         self.alone: dict[int, int] = {}  # how many references there are to arrays that only one name has
         self.changed: Changes = {}
+        self.cells: Mapping[str, CellType] = {}  # the variables of a statement's block
+        self.before: Mapping[str, Any] = {}  # their values before it
 
     def __enter__(self) -> Self:
         self._token = block.set(self)
@@ -130,6 +133,14 @@ class Change(NamedTuple):
 
 Changes = dict[int, Change]
 """Changes by the identity of the container."""
+
+
+def undo(changes: Changes) -> None:
+    """Give containers and arrays their items from before, and forget the changes: their copies refer to arrays."""
+    while changes:
+        changes.popitem()[1].undo()
+
+
 _local: ContextVar[dict[int, Any] | None] = ContextVar("containers_of_call", default=None)
 """Lists and dicts that converted functions made outside of traced blocks, while one is traced."""
 probes: ContextVar[tuple[Changes, ...]] = ContextVar("probes", default=())
@@ -153,6 +164,12 @@ shared_arrays: ContextVar[WeakSet[Any] | None] = ContextVar("shared_arrays", def
 """The marks that exist: a change of one of their `sources` would not reach the traced array."""
 
 
+class UnknownLength:
+    """An array of unknown length (`slices.py`)."""
+
+    __slots__ = ()
+
+
 class Shared:
     """What a traced array may be, or may be a view of: `sources`; of arrays that came out of a traced block, any."""
 
@@ -161,6 +178,13 @@ class Shared:
         marks = shared_arrays.get()
         if marks is not None:
             marks.add(self)
+
+
+def may_be(value: Any, sources: Sequence[Any]) -> Any:
+    """Return a value; if it is an array, it is marked as one that may be, or be a view of, one of `sources`."""
+    if type(value) is Tracer and value.shape:
+        value.viewed = Shared(sources)
+    return value
 
 
 def note_mark(mark: Any) -> None:
@@ -225,7 +249,44 @@ def count_marks(value: Any) -> int:
     key, noted = id(value), 0
     for mark in _marks.get() or ():
         noted += sum(id(each) == key for each in mark.values.values()) + (key in mark.changes)
+        noted += _count_in(value, mark.changes)
     return noted
+
+
+def count_copies(value: Any) -> int:
+    """Return how many references to a value the copies of containers are that change in the blocks around."""
+    around, noted = block.get(), 0
+    while around is not None:
+        noted += _count_in(value, around.changed)
+        around = around.parent
+    return noted
+
+
+class Lends(Protocol):
+    """The call of a function that changes arrays of its caller: `borrowers` are the variables that take them.
+
+    Those `outside` do not, since a block around, such as an expression, would not give them back.
+    """
+
+    borrowers: list[CellType]
+    outside: list[CellType]
+
+    def count_references(self, value: Any) -> int:
+        """Return how many references to a value the arguments of the call are, and notes of it."""
+
+
+loans: ContextVar[tuple[Lends, ...]] = ContextVar("loans", default=())
+
+
+def count_arguments(value: Any) -> int:
+    """Return how many references to a value the calls around have that change arrays of their caller."""
+    return sum(loan.count_references(value) for loan in loans.get())
+
+
+def _count_in(value: Any, changes: Changes) -> int:
+    """Return how often copies from before the changes hold a value."""
+    return sum(each is value for change in changes.values() if type(change.before) in (list, dict)
+               for each in (change.before.values() if type(change.before) is dict else change.before))
 
 
 def note_array_change(array: Any, name: str) -> None:
@@ -266,7 +327,7 @@ def fresh(container: Any) -> Any:
     """Return an object that was just made, if it is a container: it may change in the block that made it."""
     around = block.get()
     made = _local.get() if around is None else around.made
-    if made is not None and not isinstance(container, np.ndarray | Tracer) and (
+    if made is not None and not isinstance(container, np.ndarray | Tracer | UnknownLength) and (
             around is not None or is_container(container)):
         made[id(container)] = container
     return container
@@ -298,6 +359,20 @@ def note_change(container: Any) -> bool:
     return True
 
 
+def is_made_here(container: Any) -> bool:
+    """Return whether converted code made a container, by itself or as an item."""
+    return _holds({id(each): each for each in made_containers()}, container)
+
+
+def made_containers() -> list[Any]:
+    """Return the containers that converted code made, outside of traced blocks and in those around."""
+    found, around = [*(_local.get() or {}).values()], block.get()
+    while around is not None:
+        found += around.made.values()
+        around = around.parent
+    return found
+
+
 def _holds(made: dict[int, Any], container: Any, depth: int = 3) -> bool:
     """Return whether a container is among those that were made, or an item of theirs."""
     if id(container) in made:
@@ -312,28 +387,31 @@ def _values(container: Any) -> Iterable[Any]:
     return items.values() if type(items) is dict else items
 
 
-class _Items:
+class ListItems:
     """A list whose items are assigned: a traced index selects among them."""
 
     def __init__(self, items: list[Any]) -> None:
-        self._items = items
+        self.items = items
 
     def __getitem__(self, index: Any) -> Any:
-        return item(self._items, index)
+        return item(self.items, index)
 
     def __delitem__(self, index: Any) -> None:
-        del self._items[index]
+        del self.items[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if has_unknown_bound(index):
+            raise refuse_bound()
         if not is_unknown(index):
-            self._items[index] = value
+            self.items[index] = value
             return
         try:  # with the value among the items, all get the type that fits
-            whole = fnp.stack([fnp.asarray(each) for each in (*self._items, value)])
+            whole = fnp.stack([fnp.asarray(each) for each in (*self.items, value)])
         except (TypeError, ValueError):
             raise refuse("a traced index selects an item of a list to assign, and the items and the value are not "
                          "arrays of one shape. Keep them in one array, and write x[i] = v") from None
-        self._items[:] = fnp.unstack(whole[:-1].at[_as_number(index)].set(whole[-1]))
+        sources = [*self.items, value]
+        self.items[:] = [may_be(each, sources) for each in fnp.unstack(whole[:-1].at[_as_number(index)].set(whole[-1]))]
 
 
 class Place:
@@ -387,15 +465,27 @@ def _as_number(index: Any) -> Any:
     return index.astype("int32") if getattr(index, "dtype", None) == np.bool_ else index
 
 
+def has_unknown_bound(index: Any) -> bool:
+    """Return whether a bound of a slice in an index is traced."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(part, slice) and any(map(is_unknown, (part.start, part.stop, part.step))) for part in parts)
+
+
+def refuse_bound() -> ControlFlowError:
+    """Return the error for a slice whose length must be known."""
+    return refuse("a bound of this slice is traced, and its length must be known. Write "
+                  "fxgrad.lax.dynamic_slice(x, (start,), (length,)), or go over the items in a loop with an `if`")
+
+
 def item(container: Any, index: Any) -> Any:
     """Return `container[index]`; a traced index selects from NumPy arrays and lists of numbers too."""
+    if type(index) in (slice, tuple) and has_unknown_bound(index):
+        raise refuse_bound()
     parts = index if isinstance(index, tuple) else (index,)
     if any(type(part) is Tracer and is_unknown(part) for part in parts):
         if isinstance(container, np.ndarray):
             found = getitem(container, index)
-            if type(found) is Tracer and is_view(index, found):
-                found.viewed = Shared([container])
-            return found
+            return may_be(found, [container]) if type(found) is Tracer and is_view(index, found) else found
         if isinstance(container, list | tuple):
             flat = [flatten(each) for each in container]
             if container and isinstance(container[0], tuple) and all(
@@ -404,7 +494,7 @@ def item(container: Any, index: Any) -> Any:
                 rows = zip(*(one.leaves for one in flat), strict=True)
                 return unflatten(flat[0].structure, [item([*row], index) for row in rows])
             try:
-                return fnp.stack([fnp.asarray(each) for each in container])[_as_number(index)]
+                return may_be(fnp.stack([fnp.asarray(each) for each in container])[_as_number(index)], container)
             except (TypeError, ValueError):
                 raise refuse(f"a traced index selects from a {type(container).__name__} whose items are not arrays of "
                              "one shape. Keep them in one array, or choose with fxgrad.lax.switch") from None
@@ -421,7 +511,7 @@ def mutable(target: Any) -> Any:
     if isinstance(target, Place):
         return target
     if type(target) in (list, dict) and note_change(target):
-        return _Items(target) if type(target) is list else target
+        return ListItems(target) if type(target) is list else target
     return _only_of_block(target)
 
 

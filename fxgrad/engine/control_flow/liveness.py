@@ -11,13 +11,13 @@ from fxgrad.engine.control_flow.names import bound_names, free_names, nested_fun
 Names = set[str]
 
 
-def annotate(body: Sequence[ast.stmt]) -> None:
-    """Give every branch and loop in a body without jumps its live names.
+def annotate(body: Sequence[ast.stmt], after: Names) -> None:
+    """Give every branch and loop in a body without jumps its live names; those in `after` are live after the body.
 
     `live` of a branch are those after it, of a loop those after a turn, of other statements those before it; `turn` of
     a loop are those that a turn reads before it binds them. What a function defined outside of the block reads is live.
     """
-    _Liveness([(node, free_names(node)) for node in nested_functions(body)]).block(body, set())
+    _Liveness([(node, free_names(node)) for node in nested_functions(body)]).block(body, after)
 
 
 class _Liveness:
@@ -71,7 +71,7 @@ class _Liveness:
                      _reads(case.guard)) for case in node.cases)
             return after | _reads(node.subject) | set().union(*cases)
         if isinstance(node, ast.Return):
-            return set() if node.value is None else _reads(node.value)
+            return after if node.value is None else after | _reads(node.value)
         node.live = before = (after - bound_names(node)) | read_names(node)  # type: ignore[attr-defined]
         return before
 

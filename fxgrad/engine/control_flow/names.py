@@ -12,6 +12,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 OPERATORS = "~operators"
 RESULT = "~result"
 RETURNED = "~returned"
+CHANGES = "~changes"
 """Names of generated variables begin with `~`, which no name in Python does."""
 CHANGING_METHODS = ("sort", "fill")
 """Methods that change an array in place."""
@@ -83,8 +84,11 @@ def stored_names(nodes: Nodes) -> set[str]:
     return names
 
 
-def changed_by_call(node: ast.Call) -> ast.Name | None:
-    """Return the name whose array a call may change: `x.sort()`, `np.add.at(x, ...)`, `np.copyto(x, ...)`, `out=x`."""
+def changed_by_call(node: ast.Call) -> ast.expr | None:
+    """Return the array that a call may change: `x` of `x.sort()`, `np.add.at(x, ...)`, `np.copyto(x, ...)`, `out=x`.
+
+    It is a name, an item or an attribute.
+    """
     function = node.func
     out = next((each.value for each in node.keywords if each.arg == "out"), None)
     target: ast.expr | None = out
@@ -93,7 +97,39 @@ def changed_by_call(node: ast.Call) -> ast.Name | None:
             target = function.value
         elif function.attr in CHANGING_FUNCTIONS and node.args:
             target = node.args[0]
-    return target if isinstance(target, ast.Name) else None
+    return target if isinstance(target, ast.Name | ast.Attribute | ast.Subscript) else None
+
+
+def passed_names(nodes: Nodes) -> list[tuple[str, ast.expr, int | str]]:
+    """Return the names that are arguments of calls: with the function, and their position or keyword."""
+    found: list[tuple[str, ast.expr, int | str]] = []
+    for node in walk_scope(nodes):
+        if isinstance(node, ast.Call) and dotted(node.func):
+            starred = [number for number, each in enumerate(node.args) if isinstance(each, ast.Starred)]
+            places: list[tuple[int | str, ast.expr]] = [*enumerate(node.args[:starred[0]] if starred else node.args)]
+            places += [(each.arg, each.value) for each in node.keywords if each.arg is not None]
+            found += [(value.id, node.func, place) for place, value in places if isinstance(value, ast.Name)]
+    return found
+
+
+def dotted(node: ast.expr) -> list[str]:
+    """Return the parts of `a.b.c`; none for another expression."""
+    if isinstance(node, ast.Name):
+        return [node.id]
+    inner = dotted(node.value) if isinstance(node, ast.Attribute) else []
+    return [*inner, node.attr] if inner and isinstance(node, ast.Attribute) else []
+
+
+def rebound_names(nodes: Nodes) -> set[str]:
+    """Return the names that the nodes give another object; an operator such as `+=` changes an array in place."""
+    augmented = {id(node.target) for node in walk_scope(nodes) if isinstance(node, ast.AugAssign)}
+    names = {node.id for node in walk_scope(nodes) if isinstance(node, ast.Name) and not isinstance(
+        node.ctx, ast.Load) and id(node) not in augmented}
+    others = bound_names(nodes) - {node.id for node in walk_scope(nodes) if isinstance(node, ast.Name)}
+    for node in nested_functions(nodes):
+        declared = {name for each in ast.walk(node) if isinstance(each, ast.Nonlocal) for name in each.names}
+        names |= declared
+    return names | others
 
 
 def _comprehension_targets(node: ast.AST) -> set[str]:
@@ -127,13 +163,23 @@ def parameter_names(arguments: ast.arguments) -> list[str]:
 def read_names(nodes: Nodes) -> set[str]:
     """Return the names that the nodes may read, also in nested functions."""
     names: set[str] = set()
+    inside: set[int] = set()  # nodes of comprehensions, whose names are their own
     for node in walk_scope(nodes):
+        if id(node) in inside:
+            continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             names.add(node.id)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             names.add(node.target.id)
         elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             names |= free_names(node)
+        elif isinstance(node, _COMPREHENSIONS):
+            first, parts = node.generators[0].iter, [*ast.iter_child_nodes(node)]
+            outside = {id(each) for each in walk_scope(first)}
+            inside.update(id(each) for each in walk_scope(parts) if id(each) not in outside)
+            rest = [each for part in parts for each in (
+                ast.iter_child_nodes(part) if isinstance(part, ast.comprehension) else [part]) if each is not first]
+            names |= read_names(rest) - _comprehension_targets(node)
     return names
 
 

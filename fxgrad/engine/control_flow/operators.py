@@ -19,10 +19,14 @@ from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow.arrays import ArrayItems
-from fxgrad.engine.control_flow.arrays import augmented as augmented  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.arrays import attribute as attribute  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.arrays import augmented as augmented  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import place as place  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import returned as returned  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import slots as slots  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import stored as stored  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import (
+    Place,
     Text,
     block,
     check_method,
@@ -30,6 +34,7 @@ from fxgrad.engine.control_flow.blocks import (
     has_choices,
     held,
     is_unknown,
+    may_be,
     printed,
     refuse,
     refuse_in_try,
@@ -38,14 +43,18 @@ from fxgrad.engine.control_flow.blocks import (
 from fxgrad.engine.control_flow.blocks import attributed as attributed  # noqa: PLC0414  (an operator of converted code)
 from fxgrad.engine.control_flow.blocks import depth as depth  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import in_try as in_try  # noqa: PLC0414
-from fxgrad.engine.control_flow.blocks import item as item  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import known as known  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import mutable as mutable  # noqa: PLC0414
-from fxgrad.engine.control_flow.blocks import place as place  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import raising as raising  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import rebinding as rebinding  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import text as text  # noqa: PLC0414
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
+from fxgrad.engine.control_flow.lending import entered as entered  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.lending import lending
+from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
+from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice
+from fxgrad.engine.control_flow.slices import call as call_on_slices
+from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
 from fxgrad.engine.control_flow.staging import UNSET, Counter, Mark, Names, cells_of, choose, loop, truth, write
 from fxgrad.engine.control_flow.staging import branch as stage_branch
 from fxgrad.engine.control_flow.structures import containers_in, is_record
@@ -62,12 +71,24 @@ Thunk = Callable[[], Any]
 # --- conditions -----------------------------------------------------------------------------------------------------
 
 
+Passed = Callable[[], tuple[set[str], set[str]]] | None
+"""Returns which names functions change that they are passed to, and which nothing changes."""
+
+
+def _names(live: Sequence[str], turn: Sequence[str], stored: Sequence[str], passed: Passed) -> Names:
+    if passed is None:
+        return Names(live, stored, turn)
+    changed, unchanged = passed()
+    return Names([name for name in live if name not in unchanged], [*{*stored, *changed}],
+                 [name for name in turn if name not in unchanged])
+
+
 def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], stored: Sequence[str],
-        what: str = "if") -> None:
+        passed: Passed, what: str = "if") -> None:
     """Run `then` or `other`; `what` is "rest" for code that a `break`, `continue` or `return` skips."""
     if is_unknown(condition):
         refuse_in_try("if")
-        stage_branch(condition, then, other, Names(live, stored), what)
+        stage_branch(condition, then, other, _names(live, (), stored, passed), what)
     elif condition:
         then()
     elif other is not None:
@@ -159,13 +180,13 @@ class _Turns:
 
 
 def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Sequence[str], stored: Sequence[str],
-           ) -> None:
+           passed: Passed) -> None:
     """Run `while test(): body()`."""
     if current.get() is None:  # all values are known
         while test():
             body()
         return
-    names = Names(live, stored, turn)
+    names = functools.partial(_names, live, turn, stored, passed)
     mark = Mark(cells_of(test, body))
     condition = test()
     if is_unknown(condition):
@@ -189,10 +210,11 @@ def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Se
             return
 
 
-def _stage_while(mark: Mark, test: FunctionType, body: FunctionType, names: Names, *, guaranteed: bool) -> None:
+def _stage_while(mark: Mark, test: FunctionType, body: FunctionType, names: Callable[[], Names], *,
+                 guaranteed: bool) -> None:
     refuse_in_try("while")
     mark.rewind()
-    loop("while", test, body, names, None, guaranteed=guaranteed)
+    loop("while", test, body, names(), None, guaranteed=guaranteed)
 
 
 class Sequences:
@@ -208,9 +230,10 @@ class Sequences:
 
 
 def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: Sequence[str], turn: Sequence[str],
-         stored: Sequence[str]) -> None:
+         stored: Sequence[str], passed: Passed) -> None:
     """Run `for item in iterable: body(item)` until `stopped()`."""
-    items, names = iterable, Names(live, stored, turn)
+    iterable = _as_sequence(iterable) if type(iterable) is TracedSlice else iterable
+    items, names = iterable, functools.partial(_names, live, turn, stored, passed)
     if isinstance(iterable, Sequences):
         if is_unknown(iterable.length):
             refuse_in_try("for")
@@ -243,22 +266,22 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
             return
 
 
-def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, names: Names) -> None:
+def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, names: Callable[[], Names]) -> None:
     """Run a turn unless the loop has stopped, which may be traced."""
     going = stopped()
     if is_unknown(going):
         refuse_in_try("for")
         turn = FunctionType(body.__code__, body.__globals__, body.__name__, (item,), body.__closure__)
-        stage_branch(going, turn, None, names, "rest")
+        stage_branch(going, turn, None, names(), "rest")
     elif going:
         body(item)
 
 
-def _stage_for(sequence: Sequences, body: FunctionType, stopped: FunctionType | None, names: Names, *,
-               guaranteed: bool) -> None:
+def _stage_for(sequence: Sequences, body: FunctionType, stopped: FunctionType | None, names: Callable[[], Names],
+               *, guaranteed: bool) -> None:
     length = sequence.length
     counter = Counter(convert(length, np.dtype("int64")), sequence.item)
-    loop("for", stopped, body, names, counter, guaranteed=guaranteed)
+    loop("for", stopped, body, names(), counter, guaranteed=guaranteed)
 
 
 def _as_sequence(iterable: Any) -> Sequences | None:
@@ -268,6 +291,9 @@ def _as_sequence(iterable: Any) -> Sequences | None:
     if isinstance(iterable, builtins.range):
         first, step = iterable.start, iterable.step
         return Sequences(len(iterable), lambda number: first + number * step, lambda: iter(iterable))
+    if type(iterable) is TracedSlice:
+        values = iterable.values
+        return Sequences(iterable.length, lambda number: values[number], lambda: iter(iterable))
     if isinstance(iterable, np.ndarray) or (type(iterable) is Tracer and iterable.shape):
         rows: Any = iterable
         array = fnp.asarray(rows)
@@ -368,8 +394,11 @@ def forget(names: FunctionType) -> None:
 # --- calls and items ------------------------------------------------------------------------------------------------
 
 
-def called(function: Any) -> Any:
-    """Return what to call in the place of `function`: its converted form, if it is the user's."""
+def called(function: Any, depth: int = 0, *places: Callable[[], Any]) -> Any:
+    """Return what to call in the place of `function`: its converted form, if it is the user's.
+
+    `places` return where the caller has the arguments, if the function may change them (`lending`).
+    """
     kind = type(function)
     if kind is FunctionType:
         if is_library_file(function.__code__.co_filename) or function in _COPIES:
@@ -379,9 +408,9 @@ def called(function: Any) -> Any:
         found = converted_callee(function)
         if block.get() is not None:
             _refuse_recursion(function, found)
-        return found
-    if kind is MethodType and type(function.__func__) is FunctionType:
-        return MethodType(called(function.__func__), function.__self__)
+        return lending(found, depth, places) if places and current.get() is not None else found
+    if kind is MethodType and type(function.__func__) is FunctionType and type(function.__self__) is not TracedSlice:
+        return MethodType(called(function.__func__, depth, *places), function.__self__)
     if kind is BuiltinFunctionType:
         replaced = _BUILTINS.get(function)
         if replaced is not None:
@@ -400,6 +429,10 @@ def called(function: Any) -> Any:
             return _TYPES[function]
         if function in (map, filter):
             return functools.partial(_with_converted_functions, function)
+        begin = getattr(function, "__init__", None)
+        if type(function) is type and type(begin) is FunctionType and (
+                function.__new__ is object.__new__):  # type: ignore[comparison-overlap]
+            return functools.partial(_instance, function, called(begin, depth, *places))
         if function in (list, dict, set) or function.__module__ != "builtins":
             return lambda *args, **kwargs: fresh(function(*args, **kwargs))
     elif kind is functools.partial:
@@ -408,15 +441,25 @@ def called(function: Any) -> Any:
         return called(function.__wrapped__)
     elif is_record(function) and type(type(function).__call__) is FunctionType:
         return MethodType(called(type(function).__call__), function)
+    elif kind is np.ufunc and current.get() is not None:
+        return lambda *args, **kwargs: (
+            call_on_slices(function, *args, **kwargs) if has_traced_slice(args) else function(*args, **kwargs))
     else:
         check_method(function)
     return function
 
 
+def _instance(kind: type, begin: Callable[..., None], /, *args: Any, **kwargs: Any) -> Any:
+    """Return a new object of a class, whose `__init__` is `begin`."""
+    made = fresh(object.__new__(kind))
+    begin(made, *args, **kwargs)
+    return made
+
+
 def changing(owner: Any, name: str) -> Any:
     """Return what to call for `owner.name(...)`, which changes an array: itself, or one among the arguments."""
-    if type(owner) is ArrayItems:
-        return functools.partial(owner.sort if name == "sort" else owner.fill)
+    if isinstance(owner, Place):
+        return getattr(owner, name)
     function = getattr(owner, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -444,6 +487,8 @@ def changing(owner: Any, name: str) -> Any:
 
 def _with_converted_functions(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a function of fxgrad's; functions of the user's among its arguments are converted."""
+    if has_traced_slice(args):
+        return call_on_slices(function, *args, **kwargs)
     return function(*[converted_callee(arg) if type(arg) is FunctionType else
                       called(arg) if type(arg) is functools.partial else arg for arg in args], **kwargs)
 
@@ -518,6 +563,8 @@ def _extreme(function: Any, is_better: Callable[[Any, Any], Any], args: Sequence
              **kwargs: Any) -> Any:
     if not (args and (len(args) > 1 or hasattr(args[0], "__iter__"))):
         return function(*args, key=key, **kwargs)
+    if len(args) == 1 and type(args[0]) is TracedSlice and key is None and not kwargs:
+        return args[0].min() if function is min else args[0].max()
     items = _items_of(args[0]) if len(args) == 1 else [*args]
     of_key = None if key is None else called(key)
     keys = items if of_key is None else [of_key(each) for each in items]
@@ -560,7 +607,8 @@ def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> list[Any
     step = -1 if reverse else 1  # as Python's sort, equal items stay in their order then too
     place = fnp.lexsort([rank[::step] for rank in ranks][::-1])[::step]
     place = len(items) - 1 - place if reverse else place
-    rows = [fnp.unstack(column[place]) for column in columns]
+    rows = [[may_be(each, [one for flat_item, _ in flat for one in flat_item]) for each in fnp.unstack(column[place])]
+            for column in columns]
     found = [tree.unflatten(flat[0][1], [row[number] for row in rows]) for number in range(len(items))]
     fresh(found)
     return found
@@ -605,6 +653,8 @@ class _ListMethods:
 
 def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
     """Return `numpy.array(data)`, of traced numbers too, in the dtype of NumPy's."""
+    if type(data) is TracedSlice and not (args or kwargs):
+        return data.copy()
     if not _has_tracers(data) or kwargs.keys() - {"dtype"} or len(args) > 1:
         return np.array(data, *args, **kwargs)
     dtype = args[0] if args else kwargs.get("dtype")
@@ -614,13 +664,23 @@ def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _asarray(data: Any, *args: Any, **kwargs: Any) -> Any:
-    if type(data) is Tracer and not (args or kwargs):
+    if type(data) in (Tracer, TracedSlice) and not (args or kwargs):
         return data
     return _array(data, *args, **kwargs) if _has_tracers(data) else np.asarray(data, *args, **kwargs)
 
 
 def _has_tracers(data: Any) -> bool:
     return any(type(value) is Tracer for value in tree.leaves(data))
+
+
+def _len(value: Any) -> Any:
+    return value.length if type(value) is TracedSlice else len(value)
+
+
+def _sum(items: Any, *start: Any, **kwargs: Any) -> Any:
+    if type(items) is TracedSlice:
+        return items.sum(axis=0) + sum((), *start, **kwargs)
+    return sum(items, *start, **kwargs)
 
 
 def _any(items: Any) -> Any:
@@ -672,14 +732,6 @@ def _isinstance(value: Any, kinds: Any) -> bool:
         return False
 
 
-def bound(value: Any) -> Any:
-    """Return a bound of a slice; raise if it is traced, for the length of the slice is the shape of a value."""
-    if is_unknown(value):
-        raise refuse("a bound of this slice is traced, and its length must be known. Write "
-                     "fxgrad.lax.dynamic_slice(x, (start,), (length,)), or go over the items in a loop with an `if`")
-    return value
-
-
 def shown(value: Any) -> Any:
     """Return a value of an f-string; raise if it is traced, and the text would be that of a tracer."""
     if is_unknown(value):
@@ -707,8 +759,8 @@ def _of_math(function: BuiltinFunctionType) -> Any:
 _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan",
          "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "abs", "power", "hypot", "copysign",
          "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod"}
-_BUILTINS: dict[Any, Any] = {print: printed, min: _minimum, max: _maximum, any: _any, all: _all, sorted: _sorted,
-                             isinstance: _isinstance, np.array: _array, np.asarray: _asarray}
+_BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
+                             sorted: _sorted, isinstance: _isinstance, np.array: _array, np.asarray: _asarray}
 _TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool}
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
 """Functions of libraries whose results are new."""

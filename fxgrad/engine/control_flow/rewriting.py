@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fxgrad.engine.control_flow.jumps import JumpLowering, UnsetFlags
 from fxgrad.engine.control_flow.liveness import annotate
 from fxgrad.engine.control_flow.names import (
+    CHANGES,
     FUNCTIONS,
     OPERATORS,
     RESULT,
+    Nodes,
     bound_names,
     changed_by_call,
+    dotted,
     free_names,
     has_walrus,
     is_generated,
+    nested_functions,
     parameter_names,
+    passed_names,
+    read_names,
+    rebound_names,
     stored_names,
     walk_scope,
 )
@@ -46,13 +53,16 @@ def is_kept(node: ast.AST) -> bool:
 class _Rewriter(ast.NodeTransformer):
     """Rewrites one function; nested ones get rewriters of their own."""
 
-    def __init__(self, node: FunctionNode) -> None:
+    def __init__(self, node: FunctionNode, around: Collection[str] = (), changes: Mapping[str, _Changes] = {},
+                 ) -> None:
         self._parameters = parameter_names(node.args)
+        self._around = {*around}  # names of the functions around
+        self._changes = {**changes}  # what functions that are nested here, or in the functions around, change outside
         self._global: set[str] = set()
         self._outer: set[str] = set()
         self._second_names: set[str] = set()
         self._own: set[str] = set()
-        self._bounds_known = True  # whether bounds of slices must be known
+        self._changed: set[str] = set()  # names whose arrays may change for others: parameters, and those around
         self._count = 0
 
     def function(self, node: FunctionNode) -> FunctionNode:
@@ -71,21 +81,46 @@ class _Rewriter(ast.NodeTransformer):
         if not body:
             return node
         body = JumpLowering().function(body)
-        annotate(body)
+        nested = _with_methods(nested_functions(body))
+        changes = [_changes_of(body), *map(_changes, nested)]
         locals_ = sorted(bound_names(body) - self._global - self._outer - {*self._parameters})
         self._own = {*locals_, *self._parameters}
         self._second_names = {*locals_} & _second_names(body)
-        rebinds = self._global | self._outer
+        self._around -= self._own
+        self._changes = {name: each for name, each in self._changes.items() if name not in self._own}
+        self._changes |= {each.name: _changes(each) for each in nested
+                          if isinstance(each, ast.FunctionDef) and each.name in self._own}
+        self._changed = {*self._parameters, *self._around} - rebound_names(body)
+        self._changed &= self._changed_by_nested(body).union(
+            *(each.stored for each in changes), {name for one in changes for name, *_ in one.passed})
+        annotate(body, self._changed)
+        of_nested = set().union(*map(_outer_places, nested)) & self._own
+        lends = any(isinstance(each, ast.Call) and any(map(self._is_place, _arguments_of(each)))
+                    for each in walk_scope(body))
+        parameters = self._entered(changes, start)
         rewritten = self._block(body)
-        if rebinds:
-            depth = _assign("~depth", self._call("depth", [], start), start)
-            rewritten.insert(0, depth)
+        rewritten[:0] = parameters
+        if self._global or self._outer or lends:
+            rewritten.insert(0, _assign("~depth", self._call("depth", [], start), start))
+        rewritten[:0] = [_assign(f"~depth {name}", self._call("depth", [], start), start) for name in sorted(of_nested)]
         if locals_:  # never run: it makes the names variables of this function, which its blocks share
             targets: list[ast.expr] = [_name(each, ast.Store(), start) for each in locals_]
             never = ast.If(_constant(False, start), [_at(ast.Assign(targets, _constant(None, start)), start)], [])
             rewritten.insert(0, _at(never, start))
         node.body = [*head, *rewritten]
         return node
+
+    def _entered(self, changes: Sequence[_Changes], at: ast.AST) -> list[ast.stmt]:
+        """Return the statement for parameters that the function may change, with a note of how it does."""
+        own = {*self._parameters} & self._changed
+        if not own:
+            return []
+        stored = own.intersection(set().union(*(each.stored for each in changes)))
+        passed = {(name, ".".join(dotted(function)), place) for one in changes for name, function, place in one.passed
+                  if name in own}
+        note = (CHANGES, tuple(sorted(stored)), tuple(sorted(passed, key=repr)))
+        values = _at(ast.Tuple([_name(name, ast.Load(), at) for name in sorted(own)], ast.Load()), at)
+        return [_at(ast.Expr(self._call("entered", [_thunk(values), _constant(note, at)], at)), at)]
 
     # --- statements -----------------------------------------------------------------------------------------------
 
@@ -102,13 +137,16 @@ class _Rewriter(ast.NodeTransformer):
         return out
 
     def _inner(self, name: str, body: list[ast.stmt], binds: set[str], at: ast.AST, parameter: str | None = None,
-               ) -> ast.stmt:
+               reads: Collection[str] = ()) -> ast.stmt:
         """Return the definition of a function for a block, which binds names of the function around."""
         declared: list[ast.stmt] = []
         if outside := sorted(binds - self._global):
             declared.append(_at(ast.Nonlocal(outside), at))
         if of_module := sorted(binds & self._global):
             declared.append(_at(ast.Global(of_module), at))
+        if reads:  # never run: it makes the names variables that the block shares
+            names = _at(ast.Tuple([_name(each, ast.Load(), at) for each in sorted(reads)], ast.Load()), at)
+            declared.append(_at(ast.If(_constant(False, at), [_at(ast.Expr(names), at)], []), at))
         return _function(name, [*declared, *body], [] if parameter is None else [parameter], at)
 
     def _new(self, word: str) -> str:
@@ -118,7 +156,8 @@ class _Rewriter(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> Any:
         then, other = self._new("then"), self._new("else")
         changed = self._changed_names([*node.body, *node.orelse], node.test, node.live)  # type: ignore[attr-defined]
-        defined = [self._inner(then, self._block(node.body), bound_names(node.body), node.body[0])]
+        reads = self._places_of_nested([*node.body, *node.orelse])
+        defined = [self._inner(then, self._block(node.body), bound_names(node.body), node.body[0], reads=reads)]
         if node.orelse:
             defined.append(self._inner(other, self._block(node.orelse), bound_names(node.orelse), node.orelse[0]))
         test = node.test
@@ -131,6 +170,7 @@ class _Rewriter(ast.NodeTransformer):
         test, body = self._new("test"), self._new("body")
         flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
         changed = self._changed_names(node.body, node.test, node.live, node.turn)  # type: ignore[attr-defined]
+        reads = self._places_of_nested(node.body)
         condition = self.visit(node.test)
         if flags:
             condition = self._call("boolean", [_constant("and", node.test), self._unset(flags, node.test),
@@ -139,7 +179,7 @@ class _Rewriter(ast.NodeTransformer):
         call = self._call("while_", [_name(test, ast.Load(), node.test), _name(body, ast.Load(), node.test), *changed],
                           node.test)
         return [self._inner(test, [returns], set(), node.test),
-                self._inner(body, self._block(node.body), bound_names(node.body), node.body[0]),
+                self._inner(body, self._block(node.body), bound_names(node.body), node.body[0], reads=reads),
                 _at(ast.Expr(call), node.test)]
 
     def visit_For(self, node: ast.For) -> Any:
@@ -148,7 +188,8 @@ class _Rewriter(ast.NodeTransformer):
         changed = self._changed_names([node.target, *node.body], node.iter, node.live, node.turn)  # type: ignore[attr-defined]
         begin = _at(ast.Assign([self.visit(node.target)], _name("~item", ast.Load(), node.target)), node.target)
         binds = bound_names([node.target, *node.body])
-        defined = [self._inner(body, [begin, *self._block(node.body)], binds, node.target, "~item")]
+        reads = self._places_of_nested(node.body)
+        defined = [self._inner(body, [begin, *self._block(node.body)], binds, node.target, "~item", reads)]
         at = node.iter
         stops: ast.expr = _constant(None, at)
         if flags:
@@ -158,10 +199,43 @@ class _Rewriter(ast.NodeTransformer):
         return [*defined, _at(ast.Expr(call), at)]
 
     def _changed_names(self, body: Sequence[ast.AST], at: ast.AST, *live: set[str]) -> list[ast.expr]:
-        """Return the names that a block changes, for each set of live ones, and those whose arrays change in place."""
-        stored = stored_names(body) & self._own
+        """Return the names that a block changes, for each set of live ones, and those whose arrays change in place.
+
+        The last is a function that tells which names are arguments of functions that change them, if any are.
+        """
+        stored = (stored_names(body) | self._changed_by_nested(body)) & (self._own | self._around)
         changed = bound_names(body) | stored
-        return [_constant(tuple(sorted(each)), at) for each in (*(changed & names for names in live), stored)]
+        changes = [_changes_of(body), *(self._changes[name] for name in sorted(self._nested_in(body)))]
+        passed = {(name, ".".join(dotted(function)), place): function for each in changes
+                  for name, function, place in each.passed if name in self._own | self._around}
+        lent = {name for name, *_ in passed}
+        lists = [_constant(tuple(sorted(each)), at) for each in (*((changed | lent) & names for names in live), stored)]
+        if not passed:
+            return [*lists, _constant(None, at)]
+        entries = [_at(ast.Tuple([_constant(name, at), _constant(name in changed, at), _thunk(copy.deepcopy(function)),
+                                  _constant(place, at)], ast.Load()), at)
+                   for (name, _, place), function in sorted(passed.items(), key=lambda each: repr(each[0]))]
+        return [*lists, _thunk(self._call("passed", entries, at))]
+
+    def _nested_in(self, body: Sequence[ast.AST]) -> set[str]:
+        """Return the names of nested functions that a block reads, and of those that these read."""
+        found, waiting = set(), [*read_names(body) & self._changes.keys()]
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += self._changes[name].reads & self._changes.keys()
+        return found
+
+    def _changed_by_nested(self, body: Sequence[ast.AST]) -> set[str]:
+        """Return the names whose arrays nested functions change that a block reads."""
+        return set().union(*(self._changes[name].stored for name in self._nested_in(body)), set()) & (
+            self._own | self._around)
+
+    def _places_of_nested(self, body: Sequence[ast.AST]) -> set[str]:
+        """Return the names whose arrays nested functions that a block reads change, or pass to others."""
+        passed = {name for nested in self._nested_in(body) for name, *_ in self._changes[nested].passed}
+        return self._changed_by_nested(body) | (passed & (self._own | self._around))
 
     def _sequence(self, node: ast.expr) -> ast.expr:
         """Return what a loop goes over: calls of `range` and its kin may have traced arguments here."""
@@ -177,11 +251,11 @@ class _Rewriter(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         node.decorator_list = [self.visit(each) for each in node.decorator_list]
         self._defaults(node)
-        return node if is_kept(node) else _Rewriter(node).function(node)
+        return node if is_kept(node) else _Rewriter(node, self._own | self._around, self._changes).function(node)
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
         self._defaults(node)
-        return _Rewriter(node).function(node)
+        return _Rewriter(node, self._own | self._around, self._changes).function(node)
 
     def _defaults(self, node: FunctionNode) -> None:
         node.args.defaults = [self.visit(each) for each in node.args.defaults]
@@ -191,6 +265,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        node.body = [self.visit_FunctionDef(each) if isinstance(each, ast.FunctionDef) else each for each in node.body]
         return node
 
     def visit_Global(self, node: ast.Global) -> Any:
@@ -257,7 +332,10 @@ class _Rewriter(ast.NodeTransformer):
             check = self._call("augmented", [_thunk(_name(name, ast.Load(), node)), _constant(name, node),
                                              node.value], node)
             before.append(_at(ast.Expr(check), node))
+        shown = _constant(ast.unparse(node.target), node.target)
         node.target = self.visit(node.target)
+        if isinstance(node.target, ast.Subscript | ast.Attribute):
+            node.target.value = self._call("slots", [node.target.value, shown], node.target)
         found = self._noting_rebinding(node, bound_names(node.target))
         return [*before, *(found if isinstance(found, list) else [found])]
 
@@ -298,10 +376,18 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node, ast.Name) and node.id in self._own:
             return self._call("stored", [_thunk(_name(node.id, ast.Load(), node)), _constant(node.id, node),
                                          _constant(node.id in self._parameters, node)], node)
-        if not isinstance(node, ast.Subscript):
-            visited: ast.expr = self.visit(node)
-            return visited
-        return self._call("place", [self._place(node.value), self._index(node.slice)], node)
+        if isinstance(node, ast.Name) and node.id in self._around:
+            return self._call("stored", [_thunk(_name(node.id, ast.Load(), node)), _constant(node.id, node), _constant(
+                False, node), _name(f"~depth {node.id}", ast.Load(), node)], node)
+        shown = _constant(ast.unparse(node), node)
+        if isinstance(node, ast.Attribute):
+            getter = _lambda(["~owner"], _at(ast.Attribute(_name("~owner", ast.Load(), node), node.attr, ast.Load()),
+                                             node))
+            return self._call("attribute", [self.visit(node.value), getter, shown], node)
+        if isinstance(node, ast.Subscript):
+            return self._call("place", [self._place(node.value), self._index(node.slice), shown], node)
+        visited: ast.expr = self.visit(node)
+        return visited
 
     def _index(self, node: ast.expr) -> ast.expr:
         """Return the expression for an index, which may have slices."""
@@ -312,27 +398,13 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         if not isinstance(node.ctx, ast.Load):
-            of_array = isinstance(node.value, ast.Name) and node.value.id in self._own
             node.value = self._call("mutable", [self._place(node.value)], node.value)
-            self._bounds_known = not of_array
             node.slice = self.visit(node.slice)
-            self._bounds_known = True
             return node
         node.value = self.visit(node.value)
-        if isinstance(node.slice, ast.Slice | ast.Constant):
-            node.slice = self.visit(node.slice)
+        if all(isinstance(each, ast.Slice | ast.Constant | ast.expr_context) for each in ast.walk(node.slice)):
             return node
         return self._call("item", [node.value, self._index(node.slice)], node)
-
-    def visit_Slice(self, node: ast.Slice) -> Any:
-        bounds_known, self._bounds_known = self._bounds_known, True
-        self.generic_visit(node)
-        self._bounds_known = bounds_known
-        for field in ("lower", "upper", "step") if bounds_known else ():
-            bound = getattr(node, field)
-            if bound is not None and not isinstance(bound, ast.Constant):
-                setattr(node, field, self._call("bound", [bound], bound))
-        return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         word = "and" if isinstance(node.op, ast.And) else "or"
@@ -377,11 +449,15 @@ class _Rewriter(ast.NodeTransformer):
             node.args = [_name("__class__", ast.Load(), node), _name(self._parameters[0], ast.Load(), node)]
             return node
         target = changed_by_call(node)
-        changes = isinstance(node.func, ast.Attribute) and target is not None and target.id in self._own
+        changes = isinstance(node.func, ast.Attribute) and target is not None and (
+            not isinstance(target, ast.Name) or target.id in self._own)
+        lent: list[ast.expr] = []
         if isinstance(node.func, ast.Name) and node.func.id == "print":
             node.args = [self._formatted(each) if isinstance(each, ast.JoinedStr) else self.visit(each)
                          for each in node.args]
         else:
+            lent = [] if changes else [_thunk(self._place(copy.deepcopy(each))) for each in _arguments_of(node)
+                                       if self._is_place(each)]
             node.args = [self._changed_or_visited(each, target if changes else None) for each in node.args]
         for keyword in node.keywords:
             keyword.value = self._changed_or_visited(keyword.value, target if changes else None)
@@ -389,10 +465,21 @@ class _Rewriter(ast.NodeTransformer):
             of = self._changed_or_visited(node.func.value, target)
             node.func = self._call("changing", [of, _constant(node.func.attr, node.func)], node.func)
             return node
-        node.func = self._call("called", [self.visit(node.func)], node.func)
+        if lent:
+            lent.insert(0, _name("~depth", ast.Load(), node.func))
+        node.func = self._call("called", [self.visit(node.func), *lent], node.func)
         return node
 
-    def _changed_or_visited(self, node: ast.expr, target: ast.Name | None) -> ast.expr:
+    def _is_place(self, node: ast.expr) -> bool:
+        """Return whether an argument is a name, an attribute or an item with a plain index: it may be lent."""
+        inner = node
+        while isinstance(inner, ast.Attribute) or (isinstance(inner, ast.Subscript) and isinstance(
+                inner.slice, ast.Name | ast.Constant)):
+            inner = inner.value
+        return isinstance(inner, ast.Name) and inner.id in self._own | (
+            self._around if inner is node else set())
+
+    def _changed_or_visited(self, node: ast.expr, target: ast.expr | None) -> ast.expr:
         visited: ast.expr = self._place(node) if node is target else self.visit(node)
         return visited
 
@@ -436,6 +523,50 @@ class _Rewriter(ast.NodeTransformer):
 
     def _call(self, operator: str, args: list[ast.expr], at: ast.AST) -> ast.expr:
         return _at(ast.Call(self._operator(operator, at), args, []), at)
+
+
+class _Changes(NamedTuple):
+    """The names of scopes outside whose arrays a function changes, or passes to others, and those that it reads."""
+
+    stored: set[str]
+    passed: list[tuple[str, ast.expr, int | str]]
+    reads: set[str]
+
+
+def _with_methods(nodes: Iterable[ast.AST]) -> list[FunctionNode]:
+    """Return functions, and the methods of classes."""
+    found: list[FunctionNode] = []
+    for node in nodes:
+        if isinstance(node, ast.ClassDef):
+            found += _with_methods(node.body)
+        elif isinstance(node, ast.FunctionDef | ast.Lambda):
+            found.append(node)
+    return found
+
+
+def _arguments_of(node: ast.Call) -> list[ast.expr]:
+    return [*node.args, *(keyword.value for keyword in node.keywords)]
+
+
+def _changes(node: FunctionNode) -> _Changes:
+    own = bound_names(node.body) | {*parameter_names(node.args)}
+    inner = _changes_of(node.body)
+    nested = [_changes(each) for each in _with_methods(nested_functions(node.body))]
+    stored = inner.stored.union(*(each.stored for each in nested)) - own
+    passed = [each for one in (inner, *nested) for each in one.passed if each[0] not in own and (
+        dotted(each[1])[0] not in own)]
+    return _Changes(stored, passed, free_names(node))
+
+
+def _outer_places(node: FunctionNode) -> set[str]:
+    """Return the names of scopes outside whose arrays a function may change, or pass to functions that do."""
+    names = stored_names(node.body) | {name for name, *_ in passed_names(node.body)}
+    inner = [_outer_places(each) for each in _with_methods(nested_functions(node.body))]
+    return names.union(*inner) - bound_names(node.body) - {*parameter_names(node.args)}
+
+
+def _changes_of(body: Nodes) -> _Changes:
+    return _Changes(stored_names(body), passed_names(body), set())
 
 
 def _second_names(body: Sequence[ast.stmt]) -> set[str]:

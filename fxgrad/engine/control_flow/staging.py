@@ -19,21 +19,28 @@ import numpy as np
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.arrays import (
     BlockArrays,
-    hold_copy,
+    Item,
+    Left,
     is_array,
+    is_sole,
     mark_shared,
+    own_tracer,
     owned_arrays,
+    owned_items,
+    shared_items,
     shared_leaves,
 )
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
     Block,
     Changes,
+    block,
     note_change,
     note_choice,
     note_mark,
     probes,
     refuse,
+    undo,
 )
 from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.control_flow.structures import (
@@ -226,14 +233,31 @@ class _Side(NamedTuple):
     shared: dict[tuple[str, int], list[Any]]
 
 
-_Result = Callable[[], tuple[Values, Callable[[str], bool]]]
+class _Traced:
+    """The function of a block, as tracing shows it: the user's, with the changing variables as parameters."""
+
+    def __init__(self, function: FunctionType, names: Sequence[str] = ()) -> None:
+        self.__name__, self.__code__ = function.__name__, function.__code__
+        self.__closure__, self.__defaults__ = function.__closure__, None
+        kind = inspect.Parameter.POSITIONAL_ONLY
+        self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+
+    def __call__(self) -> None:
+        raise AssertionError("never called")
+
+    def forget_variables(self) -> None:
+        """Drop the variables: recordings outlive the block, and would keep what they hold."""
+        self.__closure__ = None
+
+
+_Result = Callable[[], tuple[Values, Left]]
 
 
 def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: str, named: Any,
                 containers: _Containers) -> _Side:
     """Trace one side of a branch, which is named as the function `named`.
 
-    `result` returns the values that it leaves, and a function that says whether others may have the array of a name.
+    `result` returns the values that it leaves, and which of their arrays others may have.
 
     Lists and dicts that it changes are added to `containers`, and have their items again.
     """
@@ -248,7 +272,7 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
     def call() -> list[Any]:
         with around:
             function()
-            left, is_shared = result()
+            left, shared_in_side = result()
         containers.add(around.changed)
         found = {**left, **containers.read()}
         shared = shared_in(found.values())
@@ -264,13 +288,14 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
                     places[id(flat), number] = len(outputs)
                     outputs.append(flat.leaves[number])
         for name, flat in values.items():
-            if flat is not None and (name not in left or is_shared(name)):
+            if flat is not None and (name not in left or shared_in_side.is_shared(name)):
                 shared_arrays.update({(name, number): sources for number, sources in shared_leaves(
-                    flat.leaves, shared=name in left).items()})
+                    flat.leaves, None if name in left else shared_in_side.in_items).items()})
         return outputs
 
+    shown = _Traced(named)
     try:
-        traced = trace_body(what, named, call, [], [])
+        traced = trace_body(what, shown, call, [], [])
     except Exception as error:
         where = (f"code at {around.line}, which runs if {_JUMPS[when == 'true']}" if what == "rest" else
                  f"side of the `{what}` at {around.line} for a condition that is {when}")
@@ -278,15 +303,15 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
             error.add_note(f"while tracing the {where}; both sides are traced")
         raise
     finally:
-        for change in around.changed.values():
-            change.undo()
+        shown.forget_variables()
+        undo(around.changed)
     return _Side(traced, values, kept, outer, places, shared_arrays)
 
 
 def branch(condition: Any, then: FunctionType, other: FunctionType | None, names: Names, what: str) -> None:
     """Run one of two blocks in the program; live variables get their joint values."""
     cells = cells_of(then, other)
-    owned = owned_arrays(cells)
+    owned, items = owned_arrays(cells), owned_items()
     before = read(cells)
     live = [name for name in names.live if name in cells]
     predicate = truth(condition, what)
@@ -296,9 +321,9 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
         sides.clear()
         try:
             for function, when in ((then, "true"), (other, "false")):
-                arrays = BlockArrays(cells, before, live, owned, names.stored)
+                arrays = BlockArrays(cells, before, live, owned, names.stored, items)
                 run = functools.partial(_run_side, function, arrays)
-                leave = functools.partial(_left_values, cells, live, arrays)
+                leave = functools.partial(_left_values, cells, live, arrays, containers)
                 sides.append(_trace_side(run, leave, what, when, then, containers))
                 write(cells, before)
         finally:
@@ -312,22 +337,34 @@ def _run_side(function: FunctionType | None, arrays: BlockArrays) -> None:
         function()
 
 
-def _left_values(cells: Cells, live: Sequence[str], arrays: BlockArrays) -> tuple[Values, Callable[[str], bool]]:
-    is_shared = arrays.release()
-    return read({name: cells[name] for name in live}), is_shared
+def _left_values(cells: Cells, live: Sequence[str], arrays: BlockArrays, containers: _Containers,
+                 ) -> tuple[Values, Left]:
+    shared = arrays.release(containers.by_name.values())
+    return read({name: cells[name] for name in live}), shared
 
 
 def _nothing() -> None:
     pass
 
 
-def _never(_: str) -> bool:
-    return False
+def _run_expression(function: Callable[[], Any], arrays: BlockArrays, results: list[Any]) -> None:
+    arrays.hold()
+    results.append(function())
+
+
+def _left_value(results: list[Any], containers: _Containers) -> tuple[Values, Left]:
+    around = block.get()
+    assert around is not None
+    shared = not is_sole(Item(results, 0))  # a name has it too
+    return {"~value": results[0]}, Left(
+        lambda _: shared, shared_items([*containers.by_name.values(), *(
+            change.container for change in around.changed.values())]))
 
 
 def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
     """Return the value of one of two expressions, chosen in the program."""
     predicate = truth(condition, what)
+    arrays = BlockArrays({}, {}, (), (), (), owned_items())
     containers = _Containers({})
     sides: list[_Side] = []
     while not sides or sides[0].values.keys() != sides[1].values.keys():
@@ -335,9 +372,8 @@ def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[
         for function, when in ((then, "true"), (other, "false")):
             results: list[Any] = []
             sides.append(_trace_side(
-                lambda results=results, function=function: results.append(function()),  # type: ignore[misc]
-                lambda results=results: ({"~value": results[0]}, _never), what, when, then,  # type: ignore[misc]
-                containers))
+                functools.partial(_run_expression, function, arrays, results),
+                functools.partial(_left_value, results, containers), what, when, then, containers))
     return containers.change(_choose(what, predicate, sides, containers))["~value"]
 
 
@@ -517,19 +553,6 @@ class Counter(NamedTuple):
     item: Callable[[Any], Any]
 
 
-class _Turn:
-    """The function of a turn, as tracing shows it: the user's, with the changing variables as parameters."""
-
-    def __init__(self, function: FunctionType, names: Sequence[str]) -> None:
-        self.__name__, self.__code__ = function.__name__, function.__code__
-        self.__closure__, self.__defaults__ = function.__closure__, None
-        kind = inspect.Parameter.POSITIONAL_ONLY
-        self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
-
-    def __call__(self) -> None:
-        raise AssertionError("never called")
-
-
 def loop(what: str, test: FunctionType | None, body: FunctionType, names: Names, counter: Counter | None, *,
          guaranteed: bool) -> None:
     """Run a loop in the program: while `test()` is true, or for the turns of `counter`, or while both allow.
@@ -537,10 +560,10 @@ def loop(what: str, test: FunctionType | None, body: FunctionType, names: Names,
     `guaranteed`: there is a first turn.
     """
     cells = cells_of(test, body)
-    owned = owned_arrays(cells)
+    owned, items = owned_arrays(cells), owned_items()
     before = read(cells)
     try:
-        staged = _Loop(what, test, body, cells, before, names, owned, counter, guaranteed)
+        staged = _Loop(what, test, body, cells, before, names, owned, items, counter, guaranteed)
         outputs = staged.bind()
     finally:
         write(cells, before)
@@ -552,11 +575,12 @@ def loop(what: str, test: FunctionType | None, body: FunctionType, names: Names,
 
 class _Loop:
     def __init__(self, what: str, test: FunctionType | None, body: FunctionType, cells: Cells, before: Values,
-                 names: Names, owned: set[str], counter: Counter | None, guaranteed: bool) -> None:
+                 names: Names, owned: set[str], items: Sequence[Any], counter: Counter | None,
+                 guaranteed: bool) -> None:
         self.what, self.test, self.body, self.cells, self.before = what, test, body, cells, before
-        self.others = owned - {*names.live}
-        self.shared: dict[str, list[Any]] = {name: [before[name]] for name in names.live if name in cells and (
-            name not in owned and is_array(before[name]))}
+        self.others, self.items = owned - {*names.live}, items
+        self.shared: dict[str, dict[int, list[Any]]] = {name: {0: [before[name]]} for name in names.live if (
+            name in cells and name not in owned and is_array(before[name]))}
         self.counter, self.line = counter, user_line()
         self.containers = _Containers(cells)
         self.names = [name for name in dict.fromkeys(names.live) if name in cells]
@@ -603,12 +627,12 @@ class _Loop:
             outputs = bind_for(self.counter.length, step, captured, [zeros(_COUNTER), *begin])[1:]
         else:
             outputs = bind_while(asked.program, asked.captured, step, captured, [zeros(_COUNTER), *begin])[1:]
-        values = self._values_of(outputs)
-        for name, sources in self.shared.items():
-            for leaf in tree.leaves(values[name]):
-                mark_shared(leaf, [sources])
-        return values
+        for (name, number), output in zip(self._places(), outputs, strict=True):
+            mark_shared(output, [self.shared.get(name, {}).get(number)])
+        return self._values_of(outputs)
 
+    shared: dict[str, dict[int, list[Any]]]
+    """The arrays from before that the leaves of a name may be, for those that something else may have."""
     kept: dict[str, dict[int, Any]]
     """The containers from before the loop that a name has in every turn, as far as is known."""
     outer: dict[str, dict[int, Any]]
@@ -618,6 +642,11 @@ class _Loop:
 
     def _flat_avals(self) -> list[Aval]:
         return [aval for name in self.names for aval in self.avals.get(name, ()) if aval is not None]
+
+    def _places(self) -> list[tuple[str, int]]:
+        """Return the name and the number of the leaf of each array that is carried."""
+        return [(name, number) for name in self.names for number, aval in enumerate(self.avals.get(name, ()))
+                if aval is not None]
 
     def _values_of(self, leaves: Sequence[Any]) -> Values:
         """Return the values of the variables for these arrays."""
@@ -642,10 +671,12 @@ class _Loop:
         parameters = _unique([*(["turn"] if self.counter is not None else []), *self._shown_names()])
         structure = tree.structure(0)
         items = self.containers.read()
+        shown = _Traced(function, parameters)
         try:
-            return trace_body(self.what, _Turn(function, parameters), lambda *tracers: call(tracers), avals, names,
+            return trace_body(self.what, shown, lambda *tracers: call(tracers), avals, names,
                               [structure] * len(avals))
         finally:
+            shown.forget_variables()
             write(self.cells, self.containers.write({**self.before, **items}))
 
     def _trace_body(self) -> tuple[Program | None, list[Any], list[int]]:
@@ -653,6 +684,7 @@ class _Loop:
         after: dict[str, Flat | None] = {}
         places: list[int] = []
         widened: list[str] = []
+        new: list[str] = []
         new_shared: list[str] = []
         counter = self.counter
         around = Block(self.what, repeats=True)
@@ -662,15 +694,19 @@ class _Loop:
             if counter is not None:
                 number, *tracers = tracers
                 outputs.append(add(number, Literal(1, _COUNTER)))
-            begin = self._values_of(tracers)
+            begin = self._values_of([
+                own_tracer(each, owned=number not in self.shared.get(name, ())) if is_array(each) else each
+                for (name, number), each in zip(self._places(), tracers, strict=True)])
             around.of_turn = {id(each): each for name in self.kept
-                              for each in containers_in(begin[name], self.kept[name])}
+                              for each in containers_in(begin[name], self.kept[name])
+                              if name in self.cells or each is not begin[name]}  # that is a copy of the items
             write(self.cells, self.containers.write(begin))
             for name in self.names:
                 if name in self.cells and is_array(begin[name]):
-                    hold_copy(self.cells[name], begin[name], owned=name not in self.shared)
+                    self.cells[name].cell_contents = begin[name]
+            del begin  # nothing else refers to the tracers now
             names = [name for name in self.names if name in self.cells]
-            arrays = BlockArrays(self.cells, self.before, names, self.others, ())
+            arrays = BlockArrays(self.cells, self.before, names, self.others, (), self.items)
             try:
                 with around:
                     arrays.hold()
@@ -678,18 +714,19 @@ class _Loop:
                         self.body()
                     else:
                         self.body(counter.item(number))
-                    is_shared = arrays.release()
+                    left = arrays.release(self.containers.by_name.values())
                 values = {**read({name: self.cells[name] for name in names}), **self.containers.read()}
                 shared = shared_in(values.values())
                 for name, value in values.items():
                     flat = after[name] = None if value is UNSET else self._after(name, value, around, widened)
                     with_others: dict[int, list[Any]] = {}
-                    if flat is not None and (name not in names or is_shared(name)):
-                        with_others = shared_leaves(flat.leaves, shared=name in names)
-                    if is_array(value) and with_others and name not in self.shared:
+                    if flat is not None and (name not in names or left.is_shared(name)):
+                        with_others = shared_leaves(flat.leaves, None if name in names else left.in_items)
+                    known = self.shared.setdefault(name, {})
+                    if (is_array(value) or name not in names) and with_others.keys() - known.keys():
                         new_shared.append(name)
-                    if with_others:
-                        self.shared[name] = [*self.shared.get(name, ()), *itertools.chain(*with_others.values())]
+                    for place, sources in with_others.items():
+                        known[place] = [*known.get(place, ()), *sources]
                     self.outer.setdefault(name, {}).update({
                         id(each): each for each in containers_in(value, self.kept.get(name, {})) if id(each) in shared})
                     for leaf, aval in zip(*((flat.leaves, flat.avals) if flat else ((), ())), strict=True):
@@ -697,20 +734,22 @@ class _Loop:
                             places.append(len(outputs))
                             outputs.append(leaf)
             finally:
-                for change in around.changed.values():
-                    change.undo()
+                new.extend(self.containers.add(around.changed))
+                undo(around.changed)
             return outputs
 
         traced = self._trace(self.body, call)
-        new = self.containers.add(around.changed)
         if new:  # their items are variables from now on
             for name in new:
                 begins = self.values[name] = self._begin(name, None)
                 self.avals[name] = [*begins.avals]
+                self.shared[name] = {number: [leaf] for number, leaf in enumerate(begins.leaves)
+                                     if is_array(leaf) and not any(leaf is each for each in self.items)}
             self.names += new
         for name in widened:  # other containers come out of a turn: their items are variables from now on
             begins = self.values[name] = self._begin(name, self.before.get(name))
             self.avals[name] = [*begins.avals]
+            self.shared[name] = {number: [leaf] for number, leaf in enumerate(begins.leaves) if is_array(leaf)}
         if new or widened:
             return None, [], []
         changed = bool(new_shared)
@@ -857,7 +896,6 @@ class Mark:
     def rewind(self) -> None:
         """Forget what was recorded since, and set the variables back, and lists that changed within the mark."""
         write(self._cells, self.values)
-        for change in self.changes.values():
-            change.undo()
+        undo(self.changes)
         for tape, mark in self._tapes:
             tape.rewind(mark)

@@ -127,6 +127,12 @@ class SimplifyingTape(Tape):
             tracer = self._tracers[atom] = Tracer(self, atom)
         return tracer
 
+    def finish(self, outputs: Sequence[Any]) -> Program:
+        """Return the program as any tape; its tracers, which refer to it, are freed with it, and all around it."""
+        program = super().finish(outputs)
+        self._tracers.clear()
+        return program
+
     def record(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any],
                source: Source | None = None) -> list[Any]:
         """Record an operation as any tape, unless an equal one was recorded before, or a rewrite applies."""

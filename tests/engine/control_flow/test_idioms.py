@@ -152,14 +152,6 @@ def two_lengths(xs):
     return found
 
 
-def slice_of_traced_length(xs):
-    n = 0
-    for x in xs:
-        if x > 1:
-            n += 1
-    return sum(xs[:n])  # here
-
-
 def counts_in_a_defaultdict(xs):
     counts = defaultdict(float)
     for x in xs:
@@ -212,11 +204,11 @@ def looked_up_in_a_dict(xs):
     return 1.0 if xs[0] in {1.0: 2} else 0.0  # here
 
 
-def array_of_a_list_changed_in_a_branch(xs):
-    rows = [np.zeros(3), np.ones(3)]
+def array_of_a_tuple_changed_in_a_branch(xs):
+    pair = np.zeros(3), np.ones(3)
     if xs[0] > 1:
-        rows[0][1] = 1.0  # here
-    return rows[0] * xs
+        pair[0][1] = 1.0  # here
+    return pair[0] * xs
 
 
 SIDES = "if the condition of this `if` is true, and"
@@ -244,8 +236,6 @@ REFUSED = [
       "with an array of the greatest length, and write into it with x[i] = v")),
     (two_lengths, (f"`found` is [f64[]] {SIDES} [f64[], f64[]] otherwise. Both sides must give values of one structure "
       "and type")),
-    (slice_of_traced_length, ("a bound of this slice is traced, and its length must be known. Write "
-      "fxgrad.lax.dynamic_slice(x, (start,), (length,)), or go over the items in a loop with an `if`")),
     (counts_in_a_defaultdict, ("a defaultdict is changed inside the traced `if` at test_idioms.py:{before} (in "
       "counts_in_a_defaultdict), which is traced once and may run never or often. Assign the new value to a name, and "
       "change the object after the block")),
@@ -265,10 +255,10 @@ REFUSED = [
       "sides must give values of one structure and type")),
     (looked_up_in_a_dict, ("a traced value is looked up in a dict, which needs its hash. Keep the values in a list or "
       "an array")),
-    (array_of_a_list_changed_in_a_branch, (
+    (array_of_a_tuple_changed_in_a_branch, (
         "an array is changed inside the traced `if` at test_idioms.py:{before} (in "
-        "array_of_a_list_changed_in_a_branch), which is traced once and may run never or often. Change a copy that has "
-        "a name of its own: x = x.copy(), then x[i] = v")),
+        "array_of_a_tuple_changed_in_a_branch), which is traced once and may run never or often. Change a copy that "
+        "has a name of its own: x = x.copy(), then x[i] = v")),
 ]
 
 

@@ -14,17 +14,54 @@ from fxgrad.errors import FxgradError
 from tests.support.sources import load_source
 
 VECTORS, MATRICES = ["a", "b", "c"], ["m", "k"]
-HEAD = "import numpy as np\n"
+HEAD = """import numpy as np
+
+class State:
+    def __init__(self, x):
+        self.p, self.q = np.zeros(4), x * np.arange(4.0)
+        self.g = np.ones((4, 4))
+
+    def put(self, i, v):
+        self.p[i] = v
+        self.g[i, 1:] += self.q[0]
+
+def swap(u, i, j):
+    u[i], u[j] = u[j], u[i]
+
+def put(u, i, v):
+    if v > 0.5:
+        u[i] = v
+        u += 1.0
+    return u[i - 1]
+
+def fill(u, n, v):
+    for t in range(n):
+        put(u, t, v * t)
+        swap(u, t, -1)
+    return u
+
+def both(u, w, i):
+    u[i] += w[0]
+    w[1:] -= u[i]
+
+"""
 START = ["    a, b, c = np.zeros(4), np.arange(4.0), x * np.ones(4)",
          "    m, k, s = np.ones((4, 4)), np.arange(16.0).reshape(4, 4).copy(), 0.0"]
+SLOTS = ["    o, d, rows = State(x), {'u': np.arange(4.0), 'w': np.ones((4, 4))}, [np.zeros(4), x * np.ones(4)]"]
+SLOT_VECTORS, SLOT_MATRICES = ["o.p", "o.q", "d['u']", "rows[0]", "rows[1]"], ["o.g", "d['w']"]
 
 
 class Writer:
-    """Writes one function; `counters` are the loops around the statement."""
+    """Writes one function; `counters` are the loops around the statement. With `slots`, containers hold arrays too;
+    with `calls`, functions change them.
+    """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, slots: bool = False, calls: bool = False) -> None:
         self.draw = random.Random(seed)
         self.counters: list[str] = []
+        self.slots, self.calls = slots, calls
+        self.vectors = VECTORS + SLOT_VECTORS * slots
+        self.matrices = MATRICES + SLOT_MATRICES * slots
 
     def index(self) -> str:
         kind = self.draw.random()
@@ -37,16 +74,21 @@ class Writer:
         if kind < 0.25:
             return self.draw.choice(["x", "1.0", "2.0", "0.5", "s"])
         if kind < 0.5:
-            return f"{self.draw.choice(VECTORS)}[{self.index()}]"
+            return f"{self.draw.choice(self.vectors)}[{self.index()}]"
         if kind < 0.65:
-            return f"{self.draw.choice(MATRICES)}[{self.index()}, {self.index()}]"
+            return f"{self.draw.choice(self.matrices)}[{self.index()}, {self.index()}]"
         if kind < 0.7:
-            return f"np.sum({self.draw.choice(VECTORS + MATRICES)})"
+            if self.draw.random() < 0.5:
+                one, bounds = self.draw.choice(self.vectors), self.bounds()
+                return self.draw.choice([f"np.sum({one}[{bounds}])", f"({one}[{bounds}] @ {one}[{bounds}])",
+                                         f"np.mean({one}[:n + 1])", f"{one}[{bounds}].prod()", f"len({one}[{bounds}])",
+                                         f"np.max({self.draw.choice(self.matrices)}[{self.index()}, :n + 1])"])
+            return f"np.sum({self.draw.choice(self.vectors + self.matrices)})"
         return f"({self.number()} {self.draw.choice('+-')} 0.5 * {self.number()})"
 
     def vector(self) -> str:
-        kind, one = self.draw.random(), self.draw.choice(VECTORS)
-        matrix = self.draw.choice(MATRICES)
+        kind, one = self.draw.random(), self.draw.choice(self.vectors)
+        matrix = self.draw.choice(self.matrices)
         if kind < 0.75:
             return self.draw.choice([one, one, f"{matrix}[{self.index()}]", f"{matrix}[:, {self.index()}]",
                                      f"{matrix}.T[1]", f"{one}[::-1]", f"{one}.copy()", f"{one}.copy()", "np.zeros(4)",
@@ -54,7 +96,7 @@ class Writer:
         return f"({self.vector()} {self.draw.choice('+-')} 0.5 * {self.vector()})"
 
     def matrix(self) -> str:
-        one = self.draw.choice(MATRICES)
+        one = self.draw.choice(self.matrices)
         return self.draw.choice([one, one, f"{one}.T", f"{one}.copy()", f"{one}.copy()", "np.zeros((4, 4))",
                                  f"({one} + {self.vector()})"])
 
@@ -75,22 +117,50 @@ class Writer:
                     *self.block(depth - 1, level + 1)]
         return [indent + self.assignment()]
 
+    def bounds(self) -> str:
+        """Return the bounds of a slice of unknown length."""
+        index = self.index()
+        return f"{self.draw.choice(['', 'n', '-n', index])}:{self.draw.choice(['', 'n', '-1', index])}"
+
     def change(self, operator: str) -> str:
         """Return a statement with a slice of unknown length, or a call that changes an array."""
-        one, matrix, index = self.draw.choice(VECTORS), self.draw.choice(MATRICES), self.index()
-        bounds = f"{self.draw.choice(['', 'n', '-n', index])}:{self.draw.choice(['', 'n', '-1', index])}"
+        one, matrix, index = self.draw.choice(self.vectors), self.draw.choice(self.matrices), self.index()
+        bounds, other = self.bounds(), self.draw.choice(self.vectors)
+        if self.draw.random() < 0.3:
+            return self.draw.choice([
+                f"{one}[{bounds}] {operator} {other}[{bounds}]", f"{one}[{bounds}] = {one}[{bounds}][::-1]",
+                f"{one}[{bounds}] {operator} {other}[{bounds}] * {self.number()} - 1.0",
+                f"{matrix}[{index}, {bounds}] {operator} {other}[{bounds}]", f"{one}[n:] = np.sort({one}[n:])",
+                f"{one}[:n].sort()"])
         return self.draw.choice([
             f"{one}[{bounds}] {operator} {self.number()}", f"{matrix}[{bounds}, {index}] {operator} {self.number()}",
             f"{matrix}[{index}, {bounds}] {operator} {self.number()}", f"{one}.sort()", f"{one}.fill({self.number()})",
             f"np.add.at({one}, {index}, {self.number()})", f"np.minimum({self.vector()}, {self.number()}, out={one})",
             f"np.fill_diagonal({matrix}, {self.number()})"])
 
+    def call(self) -> str:
+        """Return a statement that calls a function that changes arrays."""
+        one, other, index = self.draw.choice(self.vectors), self.draw.choice(self.vectors), self.index()
+        name = self.draw.choice(VECTORS)
+        return self.draw.choice([
+            f"swap({one}, {index}, {self.index()})", f"put({one}, {index}, {self.number()})",
+            f"s = put({one}, {index}, {self.number()})", f"fill({one}, n, {self.number()})",
+            f"{name} = fill({one}, 2, {self.number()})", f"both({one}, {other}, {index})", f"nested({index})",
+            f"both(w={one}, i={index}, u={other})", f"put(v={self.number()}, u={one}, i={index})"])
+
     def assignment(self) -> str:
         kind, operator = self.draw.random(), self.draw.choice(["=", "=", "+=", "*="])
-        one, other = self.draw.choice(VECTORS), self.draw.choice(VECTORS)
-        matrix, index = self.draw.choice(MATRICES), self.index()
+        one, other = self.draw.choice(self.vectors), self.draw.choice(self.vectors)
+        matrix, index = self.draw.choice(self.matrices), self.index()
         if self.draw.random() < 0.2:
             return self.change(operator)
+        if self.calls and self.draw.random() < 0.25:
+            return self.call()
+        if self.slots and self.draw.random() < 0.15:
+            at_row = f"rows[{self.draw.choice(['n - 2', '0'])}]"
+            return self.draw.choice([
+                f"o.put({index}, {self.number()})", f"{at_row}[{index}] {operator} {self.number()}",
+                f"{one} = {at_row}", f"{at_row} = {one}", "rows.reverse()"])
         if kind < 0.25:
             return f"{one}[{index}] {operator} {self.number()}"
         if kind < 0.38:
@@ -111,6 +181,8 @@ class Writer:
         if kind < 0.72 and one != other:
             return f"{one}, {other} = {other}, {one}"
         if kind < 0.82:
+            if self.draw.random() < 0.2:
+                return f"{one} = {self.vector()} if {self.number()} > {self.number()} else {self.vector()}"
             return f"{one} = {self.vector()}"
         if kind < 0.88:
             return f"{matrix} = {self.matrix()}"
@@ -122,10 +194,16 @@ class Writer:
         return [line for _ in range(self.draw.randrange(1, 4)) for line in self.statement(depth, level)]
 
 
-def source(seed: int) -> str:
-    writer = Writer(seed)
+NESTED = ["    def nested(i):", "        b[i] += x", "        if c[i] > 1:", "            put(c, i, 0.5)",
+          "            a[i] = c[0]"]
+
+
+def source(seed: int, *, slots: bool = False, calls: bool = False) -> str:
+    writer = Writer(seed, slots=slots, calls=calls)
     body = [line for _ in range(writer.draw.randrange(3, 7)) for line in writer.statement(2, 1)]
-    return "\n".join([f"def f{seed}(x, n):", *START, *body, "    return a, b, c, m, k, s", ""])
+    results = ["a", "b", "c", "m", "k", "s", *(SLOT_VECTORS + SLOT_MATRICES) * slots]
+    start = [f"def f{seed}(x, n):", *START, *SLOTS * slots, *NESTED * calls]
+    return "\n".join([*start, *body, f"    return {', '.join(results)}", ""])
 
 
 KNOWN = '''
@@ -175,6 +253,69 @@ def view_beside_a_traced_index(x, n):
     a = m[1]
     a[n] *= m[-1, 3] - x
     return a, m
+
+def chosen_by_an_expression(x, n):
+    a, b = np.zeros(4), np.ones(4)
+    c = a if x > n else b
+    c[0] = 5.0
+    return a, b, c
+
+def changed_beside_an_expression(x, n):
+    a, b = x * np.zeros(4), np.ones(4)
+    c = b if x > n else a
+    a[0] = 5.0
+    return a, b, c
+
+def item_at_a_traced_index(x, n):
+    rows = [np.zeros(3), np.ones(3), np.ones(3)]
+    row = rows[n]
+    row[0] = x
+    return rows, row
+
+def assigned_at_a_traced_index(x, n):
+    rows, row = [np.zeros(3), np.ones(3), np.ones(3)], x * np.ones(3)
+    rows[n] = row
+    row[0] = 5.0
+    return rows, row
+
+def item_of_a_tuple(x, n):
+    a, b = np.zeros(3), x * np.ones(3)
+    c = (a, b)[n - 1]
+    c[0] = 5.0
+    return a, b, c
+
+def sorted_arrays(x, n):
+    a, b = np.zeros(3), x * np.ones(3)
+    first, second = sorted([a, b], key=lambda array: array[0])
+    first[0] = 5.0
+    return a, b, second
+
+def name_of_one_side_in_an_item(x, n):
+    k, d = np.ones(4), {'u': np.zeros(4)}
+    if x > n:
+        k[0] = x
+    else:
+        d['u'] = k
+    d['u'][1] = 7.0
+    return k, d
+
+def name_of_an_item_that_the_other_side_changes(x, n):
+    b, rows = np.ones(4), [np.zeros(4)]
+    if x > n:
+        rows[0][0] = x
+    else:
+        b = rows[0]
+    rows[0][1] = 7.0
+    return b, rows
+
+def view_of_an_item_that_the_other_side_changes(x, n):
+    d = {'u': np.zeros(4), 'v': np.ones(4)}
+    for i in range(n):
+        if x > i:
+            d['u'] = d['v'][::-1]
+        else:
+            d['v'].fill(x)
+    return d
 '''
 
 
@@ -193,7 +334,7 @@ def outcome(function: object, args: tuple[float, int]) -> str:
 def test_functions_that_were_wrong_are_refused(tmp_path: Path) -> None:
     module = load_source(tmp_path / "known_arrays.py", HEAD + KNOWN)
     names = [name for name in vars(module) if "_" in name and not name.startswith("__")]
-    assert len(names) == 6
+    assert len(names) == 15
     assert {name: outcome(getattr(module, name), (1.5, 2)) for name in names} == dict.fromkeys(names, "refused")
 
 
@@ -206,3 +347,17 @@ def test_random_functions_give_what_numpy_gives_or_are_refused(tmp_path: Path) -
              for args in ((1.5, 2), (-0.7, 0), (0.3, 3))}
     assert not [source(seed) for (seed, _), what in found.items() if what == "wrong"]
     assert sum(what == "right" for what in found.values()) > 0.5 * len(found), "most run"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("slots", "calls"), [(True, False), (False, True), (True, True)])
+def test_random_functions_with_containers_and_calls_give_what_numpy_gives_or_are_refused(
+        slots: bool, calls: bool, tmp_path: Path) -> None:
+    seeds = range(50)
+    sources = {seed: source(seed, slots=slots, calls=calls) for seed in seeds}
+    module = load_source(tmp_path / f"random_slots_{slots}_{calls}.py", "\n".join([HEAD, *sources.values()]))
+    found = {(seed, args): outcome(getattr(module, f"f{seed}"), args) for seed in seeds
+             for args in ((1.5, 2), (-0.7, 1), (0.3, 3))}
+    assert not [sources[seed] for (seed, _), what in found.items() if what == "wrong"]
+    assert sum(what == "right" for what in found.values()) > 0.3 * len(found), "many run"

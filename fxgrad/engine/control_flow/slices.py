@@ -1,0 +1,478 @@
+"""Slices with traced bounds, in converted code: which elements they select, and arrays of unknown length.
+
+The length of `x[a:b]` is not known, so it is read as a `TracedSlice`: an array of the greatest length, of which a
+traced number of leading rows counts. Operations, reductions and assignments to other slices are those of NumPy on these
+rows.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import numpy as fnp
+from fxgrad.engine import dtypes
+from fxgrad.engine.api.checking import check
+from fxgrad.engine.control_flow import blocks
+from fxgrad.engine.control_flow.blocks import (
+    Shared,
+    UnknownLength,
+    has_unknown_bound,
+    is_unknown,
+    refuse,
+    refuse_bound,
+)
+from fxgrad.engine.frontend.operands import shape_of
+from fxgrad.engine.ops.structural import convert
+from fxgrad.engine.tracing.tracer import Tracer
+
+# --- which elements a slice selects -----------------------------------------------------------------------------------
+
+
+def item(container: Any, index: Any) -> Any:
+    """Return `container[index]`, which may be traced; a slice with traced bounds gives a `TracedSlice`."""
+    if type(index) not in (slice, tuple) or not has_unknown_bound(index):
+        return blocks.item(container, index)
+    if isinstance(container, np.ndarray) or (type(container) is Tracer and container.shape):
+        return _read(container, index)
+    raise refuse_bound()
+
+
+def mask_of(array: Any, index: Any) -> Any:
+    """Return which elements an index selects if their number is unknown: by a mask, or a slice; None otherwise."""
+    shape = shape_of(array)
+    if is_unknown(index) and bool(index.shape) and index.dtype == dtypes.bool_:
+        if index.shape != shape[:index.ndim]:
+            raise refuse(f"a mask of shape {index.shape} selects from an array of shape {shape}")
+        return fnp.reshape(index, (*index.shape, *[1] * (len(shape) - index.ndim)))
+    if not has_unknown_bound(index):
+        return None
+    mask = None
+    for axis, entry in enumerate(_entries(index, shape)):
+        if isinstance(entry, slice) and entry.start is entry.stop is entry.step is None:
+            continue
+        places = np.reshape(np.arange(shape[axis]), (shape[axis], *[1] * (len(shape) - axis - 1)))
+        part = _in_slice(places, entry, shape[axis]) if isinstance(entry, slice) else fnp.equal(
+            places, fnp.where(fnp.less(entry, 0), entry + shape[axis], entry))
+        mask = part if mask is None else mask & part
+    return mask
+
+
+def aligned(array: Any, index: Any, value: Any) -> Any:
+    """Return a value to assign to `array[index]`, with each element at the place in the array that it goes to.
+
+    The result broadcasts to the shape of the array. A check of the program compares the lengths.
+    """
+    if type(value) is not TracedSlice and not np.shape(value):
+        return value
+    shape = shape_of(array)
+    entries = _entries(index, shape)
+    sliced = [axis for axis, entry in enumerate(entries) if isinstance(entry, slice)]
+    values = value.values if type(value) is TracedSlice else fnp.asarray(value)
+    while values.ndim > len(sliced) and values.shape[0] == 1 and type(value) is not TracedSlice:
+        values = values[0]  # NumPy leaves out leading axes
+    if values.ndim > len(sliced):
+        raise refuse(f"x[...] = v: v has {values.ndim} axes, and the slice has {len(sliced)}")
+    offset = len(sliced) - values.ndim
+    for number, axis in enumerate(sliced[offset:]):
+        is_span = type(value) is TracedSlice and number == 0
+        size = value.length if is_span else values.shape[number]
+        key = _key(entries[axis], shape[axis])
+        if not is_span and size == 1:
+            continue
+        start, length, step = _bounds(entries[axis], shape[axis])
+        if not (is_span and value.key == key):
+            _check_lengths(length, size)
+        place = (np.arange(shape[axis]) - start) // step
+        values = fnp.take(values, fnp.clip(place, 0, values.shape[number] - 1), axis=number)
+    kept = iter(values.shape)
+    whole = [next(kept) if axis in sliced[offset:] else 1 for axis in range(len(shape))]
+    return fnp.reshape(values, whole)
+
+
+def _entries(index: Any, shape: Sequence[int]) -> list[Any]:
+    """Return an index with slices as one entry for each axis: numbers and slices."""
+    entries = [*index] if isinstance(index, tuple) else [index]
+    if any(each is Ellipsis for each in entries):
+        place = next(number for number, each in enumerate(entries) if each is Ellipsis)
+        entries[place:place + 1] = [slice(None)] * (len(shape) - len(entries) + 1)
+    if len(entries) > len(shape) or not all(isinstance(each, slice) or (
+            each is not None and not np.shape(each) and dtypes.kind_of(fnp.asarray(each).dtype) in "iu")
+            for each in entries):
+        raise refuse("a bound of this slice is traced, and beside it may stand numbers and slices. Write a loop")
+    return [*entries, *[slice(None)] * (len(shape) - len(entries))]
+
+
+def _clipped(part: slice, size: Any) -> tuple[Any, Any, Any]:
+    """Return the start, the stop and the step of a slice of an axis, as `slice.indices` does."""
+    step = 1 if part.step is None else part.step
+    rises = fnp.greater(step, 0)
+    least, most = fnp.where(rises, 0, -1), fnp.where(rises, size, size - 1)
+
+    def place_of(bound: Any, default: Any) -> Any:
+        return default if bound is None else fnp.clip(fnp.where(fnp.less(bound, 0), bound + size, bound), least, most)
+
+    start, stop = place_of(part.start, fnp.where(rises, 0, size - 1)), place_of(part.stop, fnp.where(rises, size, -1))
+    return start, stop, step
+
+
+def _in_slice(places: Any, part: slice, size: int) -> Any:
+    """Return which places in an axis a slice selects, whose bounds may be traced."""
+    start, stop, step = _clipped(part, size)
+    rises = fnp.greater(step, 0)
+    inside = fnp.where(rises, (places >= start) & (places < stop), (places <= start) & (places > stop))
+    return inside & ((places - start) % fnp.maximum(fnp.abs(step), 1) == 0)
+
+
+def _bounds(part: slice, size: Any) -> tuple[Any, Any, Any]:
+    """Return the start, the length and the step of a slice of an axis, whose size may be traced too."""
+    if not any(map(is_unknown, (part.start, part.stop, part.step, size))):
+        start, stop, step = part.indices(size)
+        return start, len(range(start, stop, step)), step
+    start, stop, step = _clipped(part, size)
+    if not is_unknown(step):
+        span = stop - start if step > 0 else start - stop
+        return start, fnp.maximum(span + (abs(step) - 1), 0) // abs(step), step
+    span = fnp.where(step > 0, stop - start, start - stop)
+    return start, fnp.maximum(span + (fnp.abs(step) - 1), 0) // fnp.maximum(fnp.abs(step), 1), step
+
+
+def _key(part: slice, size: Any) -> tuple[Any, ...]:
+    """Return what is equal for slices of one length: the bounds, as far as they are one value, and the size."""
+    return tuple(each.variable if type(each) is Tracer else each for each in (part.start, part.stop, part.step, size))
+
+
+def _check_lengths(one: Any, other: Any) -> None:
+    """Check in the program that two lengths are equal; raise if they are known and differ."""
+    if is_unknown(one) or is_unknown(other):
+        check(fnp.equal(one, other), "the slices and arrays must have one length, got {} and {}", one, other)
+    elif int(one) != int(other):
+        raise refuse(f"the slices and arrays must have one length, got {int(one)} and {int(other)}")
+
+
+# --- arrays of unknown length -----------------------------------------------------------------------------------------
+
+
+def _read(array: Any, index: Any) -> TracedSlice:
+    shape = shape_of(array)
+    entries = _entries(index, shape)
+    unknown = [axis for axis, entry in enumerate(entries) if has_unknown_bound(entry)]
+    if len(unknown) > 1 or any(isinstance(entry, slice) for entry in entries[:unknown[0]]):
+        raise refuse("a slice with a traced bound is read along the first axis of the result, and this one is not. "
+                     "Write x.T[a:b], or go over the items in a loop with an `if`")
+    axis = unknown[0]
+    start, length, step = _bounds(entries[axis], shape[axis])
+    whole = blocks.item(array, (*entries[:axis], slice(None), *entries[axis + 1:]))
+    part = entries[axis]
+    if part.start is None and part.step is None:
+        values = whole
+    else:
+        values = blocks.item(whole, fnp.clip(start + step * np.arange(shape[axis]), 0, max(shape[axis] - 1, 0)))
+    return TracedSlice(values, convert(length, np.dtype("int64"), weak=True), _key(part, shape[axis]), array)
+
+
+class TracedSlice(UnknownLength):
+    """The first `length` rows of `values`, which has more; `base` is the array that they are a view of.
+
+    Slices with one `key` have one length.
+    """
+
+    __slots__ = ("_is_row", "base", "key", "length", "values")
+    __array_priority__ = 2000
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, values: Any, length: Any, key: Any, base: Any = None) -> None:
+        self.length, self.key = length, key
+        self._is_row = fnp.less(np.arange(values.shape[0]), length)
+        self.values = self.filled(1, values)  # the other rows must not make NaNs
+        self.base = None if base is None else Shared([base])
+
+    def filled(self, fill: Any, values: Any = None) -> Any:
+        """Return the array with a number in the rows that do not count."""
+        values = self.values if values is None else values
+        is_row = fnp.reshape(self._is_row, (values.shape[0], *[1] * (values.ndim - 1)))
+        return fnp.where(is_row, values, np.asarray(fill).astype(values.dtype))
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the elements."""
+        return self.values.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return int(self.values.ndim)
+
+    @property
+    def size(self) -> Any:
+        """The number of elements."""
+        return self.length * int(np.prod(self.values.shape[1:]))
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name) if name.startswith("__") else _unsupported(name)
+
+    def __iter__(self) -> Any:
+        raise refuse_bound()
+
+    def __len__(self) -> int:
+        raise refuse("the length of a slice with traced bounds is traced, and this needs a number of Python. Write "
+                     "len(x) in converted code, or stop - start")
+
+    def __bool__(self) -> bool:
+        raise refuse_bound()
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            start, length, step = _bounds(index, self.length)
+            most = self.values.shape[0] - 1
+            found = TracedSlice(self.values[fnp.clip(start + step * np.arange(most + 1), 0, most)], length, (
+                self.key, _key(index, None)))
+            found.base = self.base
+            return found
+        first, rest = (index[0], index[1:]) if isinstance(index, tuple) else (index, ())
+        if isinstance(first, slice) or np.shape(first) or first is None or first is Ellipsis:
+            raise refuse_bound()
+        place = fnp.where(fnp.less(first, 0), first + self.length, first)
+        check(fnp.greater_equal(place, 0) & fnp.less(place, self.length), "index {} is out of bounds for a slice with "
+              "{} elements", first, self.length)
+        return self.values[(fnp.clip(place, 0, self.values.shape[0] - 1), *rest)]
+
+    def __setitem__(self, *_: object) -> None:
+        raise refuse("a slice with a traced bound changes in place. Write x[a:b] = v or x[i] = v on the array")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
+        if method != "__call__":
+            raise _unsupported(f"np.{ufunc.__name__}.{method}")
+        return call(ufunc, *args, **kwargs)
+
+    def __array_function__(self, function: Any, _: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        return call(function, *args, **kwargs)
+
+    @staticmethod
+    def elementwise(function: Callable[..., Any], *args: Any) -> Any:
+        """Apply a function of elements to the rows that count."""
+        spans = [each for each in args if type(each) is TracedSlice]
+        ndim = max(each.ndim for each in spans)
+        if any(each.ndim != ndim for each in spans):
+            raise _unsupported("an operation of slices with different numbers of axes")
+        length, operands = spans[0].length, []
+        sizes = [each.values.shape[0] for each in spans]
+        for each in args:
+            if type(each) is TracedSlice:
+                if each.key != spans[0].key:
+                    _check_lengths(length, each.length)
+            elif len(np.shape(each)) > ndim:
+                raise _unsupported("an operation with an array that has more axes")
+            elif len(np.shape(each)) == ndim and np.shape(each)[0] != 1:
+                _check_lengths(length, np.shape(each)[0])
+                sizes.append(np.shape(each)[0])
+        for each in args:
+            if type(each) is TracedSlice:
+                operands.append(each.values[:min(sizes)])
+            elif len(np.shape(each)) == ndim and np.shape(each)[0] != 1:
+                operands.append(fnp.asarray(each)[:min(sizes)])
+            else:
+                operands.append(each)
+        return TracedSlice(function(*operands), length, spans[0].key)
+
+    def _check_not_empty(self, name: str) -> None:
+        check(fnp.greater(self.length, 0), f"{name} of a slice without elements")
+
+    def reduce(self, function: Any, neutral: Any, axis: Any = None) -> Any:
+        """Reduce the rows, or all elements; the rows that do not count are neutral."""
+        if axis is not None and axis not in (0, -self.ndim):
+            raise _unsupported("a reduction over another axis than the first")
+        return function(self.filled(neutral), axis=None if axis is None else 0)
+
+    def sum(self, axis: Any = None) -> Any:
+        """Sum over all rows, or all elements."""
+        return self.reduce(np.sum, 0, axis)
+
+    def prod(self, axis: Any = None) -> Any:
+        """Multiply all rows, or all elements."""
+        return self.reduce(np.prod, 1, axis)
+
+    def mean(self, axis: Any = None) -> Any:
+        """Return the mean over all rows, or all elements."""
+        return self.sum(axis) / (self.size if axis is None else self.length)
+
+    def any(self, axis: Any = None) -> Any:
+        """Return whether a row, or an element, is true."""
+        return self.reduce(np.any, 0, axis)
+
+    def all(self, axis: Any = None) -> Any:
+        """Return whether all rows, or elements, are true."""
+        return self.reduce(np.all, 1, axis)
+
+    def conj(self) -> TracedSlice:
+        """Return the complex conjugates."""
+        return TracedSlice(np.conj(self.values), self.length, self.key)
+
+    def max(self, axis: Any = None) -> Any:
+        """Return the greatest of the rows, or elements."""
+        self._check_not_empty("max")
+        return self.reduce(np.max, _least(self.dtype), axis)
+
+    def min(self, axis: Any = None) -> Any:
+        """Return the least of the rows, or elements."""
+        self._check_not_empty("min")
+        return self.reduce(np.min, _greatest(self.dtype), axis)
+
+    def argmax(self) -> Any:
+        """Return the number of the greatest element."""
+        self._check_flat("argmax")
+        best = fnp.argmax(self.filled(_least(self.dtype)))
+        return fnp.where(self.values[best] == self.max(), best, 0)
+
+    def argmin(self) -> Any:
+        """Return the number of the least element."""
+        self._check_flat("argmin")
+        best = fnp.argmin(self.filled(_greatest(self.dtype)))
+        return fnp.where(self.values[best] == self.min(), best, 0)
+
+    def _check_flat(self, name: str) -> None:
+        if self.ndim > 1:
+            raise _unsupported(f"{name} of more than one axis")
+        self._check_not_empty(name)
+
+    def sort(self) -> None:
+        """Refuse to sort in place."""
+        self[...] = None
+
+    def sorted(self) -> TracedSlice:
+        """Return the elements in order."""
+        last = np.nan if dtypes.kind_of(self.dtype) == "f" else _greatest(self.dtype)
+        return TracedSlice(fnp.sort(self.filled(last), axis=0), self.length, self.key)
+
+    def dot(self, other: Any) -> Any:
+        """Return the product with an array, or another slice."""
+        return _product(self, other)
+
+    def copy(self) -> TracedSlice:
+        """Return a copy."""
+        return TracedSlice(self.values, self.length, self.key)
+
+    def astype(self, dtype: Any) -> TracedSlice:
+        """Return the elements in another dtype."""
+        return TracedSlice(self.values.astype(dtype), self.length, self.key)
+
+    def __matmul__(self, other: Any) -> Any:
+        return _product(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return _product(other, self)
+
+    def release(self) -> None:
+        """Forget the array that this is a view of, since nothing reads it later."""
+        self.base = None
+
+
+def is_temporary(value: Any) -> bool:
+    """Return whether a value that a method was called with, and its caller was called with, has no name."""
+    return type(value) is TracedSlice and sys.getrefcount(value) <= _TEMPORARY
+
+
+class _Probe:
+    def __setitem__(self, _: Any, value: Any) -> None:
+        self.seen = self.count(value)
+
+    def count(self, value: Any) -> int:
+        return sys.getrefcount(value)
+
+
+_probe = _Probe()
+_probe[0] = object()
+_TEMPORARY = _probe.seen
+
+
+def _least(dtype: Any) -> Any:
+    kind = dtypes.kind_of(dtype)
+    return False if kind == "b" else -np.inf if kind == "f" else np.iinfo(dtype).min
+
+
+def _greatest(dtype: Any) -> Any:
+    kind = dtypes.kind_of(dtype)
+    return True if kind == "b" else np.inf if kind == "f" else np.iinfo(dtype).max
+
+
+def _product(one: Any, other: Any) -> Any:
+    """Return `one @ other`, of which at least one is a slice."""
+    if type(one) is TracedSlice and one.ndim > 1:
+        if type(other) is TracedSlice:
+            raise _unsupported("a product of two slices with two axes")
+        return TracedSlice(fnp.matmul(one.values, other), one.length, one.key)
+    if type(one) is TracedSlice or len(np.shape(one)) <= 1:
+        lengths = [each.length if type(each) is TracedSlice else np.shape(each)[0] for each in (one, other)]
+        if not (type(one) is type(other) is TracedSlice and one.key == other.key):
+            _check_lengths(*lengths)
+        sides = [each.filled(0) if type(each) is TracedSlice else fnp.asarray(each) for each in (one, other)]
+        size = min(side.shape[0] for side in sides)
+        return fnp.matmul(sides[0][:size], sides[1][:size])
+    raise _unsupported("a product with an array of more than one axis")
+
+
+def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of a function, of NumPy's or fxgrad.numpy's, for arguments among which there are slices."""
+    name = function.__name__
+    first = args[0]
+    if name in ("dot", "matmul") and len(args) == 2 and not kwargs:
+        return _product(*args)
+    if name in _ELEMENTWISE and not kwargs:
+        return TracedSlice.elementwise(function, *args)
+    if name == "vdot" and len(args) == 2:
+        return _product(first.conj() if type(first) is TracedSlice else fnp.conj(first), args[1])
+    if type(first) is not TracedSlice:
+        raise _unsupported(name)
+    if name in ("sum", "prod"):
+        return first.reduce(function, 0 if name == "sum" else 1, *args[1:], **kwargs)
+    if name in ("mean", "any", "all", "max", "min", "amax", "amin", "argmax", "argmin", "copy"):
+        return getattr(first, name.removeprefix("a") if name in ("amax", "amin") else name)(*args[1:], **kwargs)
+    if len(args) > 1 or kwargs:
+        raise _unsupported(f"{name} with these arguments")
+    if name == "sort":
+        return first.sorted()
+    if name in ("cumsum", "cumprod") and first.ndim == 1:
+        return TracedSlice(function(first.values), first.length, first.key)
+    if name in ("flip", "flipud"):
+        return first[::-1]
+    if name == "size":
+        return first.size
+    if name == "norm" and first.ndim == 1:
+        return function(first.filled(0))
+    raise _unsupported(name)
+
+
+_ELEMENTWISE = {each for each in dir(np) if isinstance(getattr(np, each), np.ufunc)} | {
+    "where", "clip", "real", "imag", "nan_to_num", "abs", "sign", "round"}
+_ELEMENTWISE -= {"matmul", "vecdot", "matvec", "vecmat"}
+
+
+def _unsupported(what: str) -> Exception:
+    return refuse(f"{what} does not take a slice with a traced bound, whose length is not known. Go over the items in "
+                  "a loop with an `if`")
+
+
+def _operation(name: str) -> Callable[..., Any]:
+    return lambda self, *others: TracedSlice.elementwise(getattr(operator, name), self, *others)
+
+
+def _reflected(name: str) -> Callable[..., Any]:
+    return lambda self, other: TracedSlice.elementwise(getattr(operator, name), other, self)
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
+    _function = f"{_name}_" if _name in ("and", "or") else _name
+    setattr(TracedSlice, f"__{_name}__", _operation(_function))
+    setattr(TracedSlice, f"__r{_name}__", _reflected(_function))
+    setattr(TracedSlice, f"__i{_name}__", TracedSlice.__setitem__)
+for _name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
+    setattr(TracedSlice, f"__{_name}__", _operation(_name))
+
+
+def has_traced_slice(values: Sequence[Any]) -> bool:
+    """Return whether there is a slice of unknown length among values."""
+    return any(type(each) is TracedSlice for each in values)

@@ -1,0 +1,30 @@
+"""Sixty-six functions as people write them, converted and compiled, beside the functions themselves."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import jit, python_control_flow
+from tests.engine.control_flow import common_algorithms
+
+FUNCTIONS = [each for _, each in inspect.getmembers(common_algorithms, inspect.isfunction)
+             if [*inspect.signature(each).parameters] == ["x", "n"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_compiled_functions_equal_the_function(function: Any) -> None:
+    compiled = jit(python_control_flow(function))
+    for args in ((1.3, 2), (0.7, 3), (2.1, 1)):
+        found, wanted = (fxgrad.tree.leaves(call(*args)) for call in (compiled, function))
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_there_are_sixty_six() -> None:
+    assert len(FUNCTIONS) == 66

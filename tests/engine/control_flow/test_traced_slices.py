@@ -1,0 +1,250 @@
+"""Slices with traced bounds: read, reduced, and assigned to each other as NumPy does, or refused."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import grad, jit, python_control_flow, vmap
+from fxgrad.errors import CheckError, ControlFlowError
+
+
+def reversed_part(x, n):
+    a = np.arange(8.0) * x
+    a[1:n + 3] = a[1:n + 3][::-1]
+    return a
+
+
+def shifted(x, n):
+    a = np.arange(8.0) * x
+    a[2:n + 3] = a[1:n + 2]
+    a[:n] = a[1:n + 1]
+    return a
+
+
+def changed_in_place(x, n):
+    a, rows = np.arange(8.0) + x, [np.arange(6.0), np.cos(np.arange(8.0) * x)]
+    a[n:] = a[n:] * 2 + 1
+    a[:n] += a[:n]
+    a[n:n + 3] -= np.array([1.0, 2.0, 3.0])
+    a[1:n + 1] *= x
+    rows[0][n:] += rows[1][:6][n:]
+    rows[1][:n].sort()
+    rows[1][n:] = np.sort(rows[1][n:])
+    return a, rows
+
+
+def rows_of_a_matrix(x, n):
+    m = np.ones((5, 4)) * x
+    m[n:] = np.arange(4.0)
+    m[1:n + 1, 2] = 7.0
+    m[0, :n] = m[1, :n] + 1
+    m[:n, 1:] += np.arange(3.0)
+    m[n:n + 1] = np.array([[9.0, 8.0, 7.0, 6.0]])
+    m[:n] = m[:n] * 2
+    return m, m[:n] @ np.arange(4.0) @ m[:n, 1], np.sum(m[:n], axis=0), m[2, n:].max()
+
+
+def reductions(x, n):
+    a, total = np.sin(np.arange(1.0, 9.0) * x), 0.0
+    for i in range(1, n + 4):
+        total += np.sum(a[:i]) + a[:i].max() - np.min(a[i - 1:]) + np.mean(a[:i]) + np.dot(a[:i], a[:i])
+        total += len(a[:i]) + np.argmax(a[:i]) + a[:i].argmin() + sum(a[:i]) + max(a[:i]) + np.linalg.norm(a[:i])
+        total += np.any(a[:i] > 0) + np.all(np.abs(a[i:]) < 2) + np.cumsum(a[:i])[-1] + np.sum(np.sqrt(a[i:] ** 2))
+    return total
+
+
+def of_integers(x, n):
+    a, b, c = np.arange(8), np.arange(8, dtype=np.uint8), np.arange(8, dtype=np.float32)
+    total = 0
+    for i in range(n):
+        total += a[:i].sum() // 2 + (a[i:] % 3 == 0).sum() + a[i:].min()
+    return total, a[:n].mean(), b[:n].sum(), b[n:].max(), c[:n].sum(), c[:n].mean(), (c[:n] * 2).max()
+
+
+def cholesky(x, n):
+    a = np.eye(4) * 5 + np.cos(x * np.abs(np.subtract.outer(np.arange(4), np.arange(4))))
+    factor = np.zeros((4, 4))
+    for i in range(n + 1):
+        for j in range(i + 1):
+            rest = a[i, j] - factor[i, :j] @ factor[j, :j]
+            if i == j:
+                factor[i, j] = np.sqrt(rest)
+            else:
+                factor[i, j] = rest / factor[j, j]
+    return factor
+
+
+def eliminated(x, n):
+    a = np.sin(np.arange(16.0).reshape(4, 4) ** 2 * x) + 3 * np.eye(4)
+    for k in range(n + 1):
+        pivot = k + np.argmax(np.abs(a[k:, k]))
+        a[[k, pivot]] = a[[pivot, k]]
+        a[k + 1:, k] /= a[k, k]
+        for i in range(k + 1, 4):
+            a[i, k + 1:] -= a[i, k] * a[k, k + 1:]
+    return a
+
+
+def inserted(x, n):
+    a = np.zeros(8)
+    for k in range(n + 4):
+        value, place = np.sin(x * k), 0
+        while place < k and a[place] < value:
+            place += 1
+        a[place + 1:k + 1] = a[place:k]
+        a[place] = value
+    return a
+
+
+def steps_and_items(x, n):
+    a = np.arange(8.0) * x
+    a[n::2] = a[n::2] + 100
+    a[:n:-1] = a[:n:-1] - 1
+    b = a[2:n + 5]
+    total = 0.0
+    for value in a[n:]:
+        total = 2 * total + value
+    for i, value in enumerate(a[:n]):
+        total += i * value
+    return a, a[::n + 1].sum(), b[0], b[-1], b[n], b[1:].sum(), total
+
+
+CASES = [reversed_part, shifted, changed_in_place, rows_of_a_matrix, reductions, of_integers, cholesky, eliminated,
+         inserted, steps_and_items]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", CASES)
+@pytest.mark.parametrize("args", [(1.3, 2), (0.7, 3), (2.1, 1)])
+def test_slices_are_numpys(function: Any, args: tuple[float, int]) -> None:
+    expected = fxgrad.tree.leaves(function(*args))
+    for one, other in zip(fxgrad.tree.leaves(jit(python_control_flow(function))(*args)), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+        assert np.asarray(one).dtype == np.asarray(other).dtype
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", [cholesky, reductions, inserted, rows_of_a_matrix])
+def test_gradients_and_batches(function: Any) -> None:
+    def total(x: Any, n: Any) -> Any:
+        found = fxgrad.tree.leaves(python_control_flow(function)(x, n))
+        return sum(np.sum(each * np.cos(np.arange(np.size(each)).reshape(np.shape(each)))) for each in found)
+    step = 1e-6
+    expected = (total(0.7 + step, 3) - total(0.7 - step, 3)) / (2 * step)
+    np.testing.assert_allclose(jit(grad(total))(0.7, 3), expected, rtol=1e-6)
+    np.testing.assert_allclose(jit(fxgrad.jacfwd(total))(0.7, 3), expected, rtol=1e-6)
+
+
+def test_batches_of_slices_with_the_same_bounds_need_no_check() -> None:
+    converted = python_control_flow(cholesky)
+    found = jit(vmap(converted))(np.array([0.7, 1.5]), np.array([3, 1]))
+    np.testing.assert_allclose(found, [cholesky(0.7, 3), cholesky(1.5, 1)])
+
+
+def test_rows_that_do_not_count_leave_no_nan_in_a_gradient() -> None:
+    def roots(x: Any, n: Any) -> Any:
+        a = x * np.array([4.0, 9.0, 0.0, -1.0])
+        return np.sum(np.sqrt(a[:n])) + np.sum(1.0 / a[:n]) + np.sum(np.log(a[:n]) / (a[:n] - 1.0))
+    found = jit(grad(python_control_flow(roots)))(2.0, 2)
+    np.testing.assert_allclose(found, (roots(2.0 + 1e-6, 2) - roots(2.0 - 1e-6, 2)) / 2e-6, rtol=1e-6)
+
+
+def test_lengths_are_compared_in_the_program() -> None:
+    def assigned(x: Any, n: Any) -> Any:
+        a = np.arange(8.0) * x
+        a[:n] = np.ones(3)
+        return a
+
+    def added(x: Any, n: Any) -> Any:
+        a = np.arange(8.0) * x
+        return np.sum(a[:n] * a[n:])
+
+    def outside(x: Any, n: Any) -> Any:
+        return (np.arange(8.0) * x)[:n][4]
+    for function, right in ((assigned, 3), (added, 4), (outside, 5)):
+        converted = jit(python_control_flow(function))
+        np.testing.assert_allclose(converted(1.5, right), function(1.5, right))
+        with pytest.raises((CheckError, ValueError, IndexError)):
+            converted(1.5, 2)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def array_changes_under_a_slice(x, n):
+    a = np.arange(8.0) * x
+    part = a[:n]
+    a[0] = 100.0  # here
+    return part.sum(), a
+
+
+def known_array_changes_under_a_slice(x, n):
+    a = np.arange(8.0)
+    part = a[:n]
+    a[0] = 100.0  # here
+    return part.sum() * x, a
+
+
+def items_of_a_slice(x, n):
+    a = np.arange(8.0) * x
+    part = a[:n]
+    part[0] = 3.0  # here
+    return a
+
+
+def operator_on_a_slice(x, n):
+    a = np.arange(8.0) * x
+    part = a[:n]
+    part += 3.0  # here
+    return a
+
+
+def shape_of_a_slice(x, n):
+    return (np.arange(8.0) * x)[:n].shape[0]  # here
+
+
+def joined_slices(x, n):
+    a = np.arange(8.0) * x
+    return np.concatenate([a[:n], a[n:]])  # here
+
+
+def two_bounds(x, n):
+    return (np.ones((4, 4)) * x)[:n, :n].sum()  # here
+
+
+def bound_of_a_list(x, n):
+    return [x, 1.0, 2.0][:n]  # here
+
+
+_CHANGES = "a slice with a traced bound changes in place. Write x[a:b] = v or x[i] = v on the array"
+_LOOP = "does not take a slice with a traced bound, whose length is not known. Go over the items in a loop with an `if`"
+
+
+@pytest.mark.parametrize(("function", "message"), [
+    (array_changes_under_a_slice, (
+        "a[...] = v changes the array of `a`, which another name, a container or a view has too and would see change "
+        "in NumPy. Write a = a.copy() before")),
+    (known_array_changes_under_a_slice, (
+        "`a` changes in place, and a traced array may be the same or a view of it: one that a traced condition chose, "
+        "or a row at a traced index. Write a = a.copy() before")),
+    (items_of_a_slice, _CHANGES),
+    (operator_on_a_slice, _CHANGES),
+    (shape_of_a_slice, f"shape {_LOOP}"),
+    (joined_slices, f"concatenate {_LOOP}"),
+    (two_bounds, ("a slice with a traced bound is read along the first axis of the result, and this one is not. Write "
+                  "x.T[a:b], or go over the items in a loop with an `if`")),
+    (bound_of_a_list, (
+        "a bound of this slice is traced, and its length must be known. Write fxgrad.lax.dynamic_slice(x, (start,), "
+        "(length,)), or go over the items in a loop with an `if`")),
+])
+def test_what_a_slice_does_not_take_is_refused_by_line(function: Any, message: str) -> None:
+    lines, first = inspect.getsourcelines(function)
+    line = next(first + number for number, line in enumerate(lines) if line.rstrip().endswith("# here"))
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(function))(1.5, 2)
+    assert str(refused.value) == f"{message}\n  at test_traced_slices.py:{line} (in {function.__name__})"
