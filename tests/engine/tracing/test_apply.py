@@ -24,6 +24,32 @@ def test_a_program_that_concerns_no_tape_is_computed_at_once() -> None:
     assert counting.asked == ["execute"]
 
 
+def test_what_depends_on_no_tape_is_computed_as_one_program() -> None:
+    weights = np.cos(np.arange(9.0))
+
+    def chain(x, weights=weights):  # the Lagrangian of a hanging chain
+        height, slope = fnp.reshape(x, (2, -1))
+        length = fnp.sqrt(1.0 + slope ** 2)
+        energy = 0.5 * fnp.sum((height * length)[1:] + (height * length)[:-1])
+        missing = height[1:] - height[:-1] - 0.5 * (slope[1:] + slope[:-1])
+        return energy + 0.7 * (fnp.sum(length[1:] + length[:-1]) - 4.0) + fnp.sum(weights * missing)
+
+    x = 1.0 + 0.1 * np.sin(np.arange(20.0))
+    matrix = fxgrad.hessian(chain, sparse=True)
+    np.testing.assert_allclose(matrix(x).toarray(), fxgrad.jit(fxgrad.hessian(chain))(x), atol=1e-14)
+    counting = Counting()
+    with use_executor(counting):
+        matrix(x)
+    assert counting.asked == ["execute", "execute"]  # weights and numbers; what depends on x
+
+    def total(weights):  # the same values are traced here
+        return fnp.sum(fxgrad.grad(lambda x: chain(x, weights) * fnp.sum(weights * x[:9]))(x) ** 2)
+
+    step = 1e-6 * np.eye(9)[2]
+    difference = (total(weights + step) - total(weights - step)) / 2e-6
+    np.testing.assert_allclose(fxgrad.grad(total)(weights)[2], difference, rtol=1e-7)
+
+
 def test_effects_keep_their_place_among_those_that_are_recorded() -> None:
     seen: list[str] = []
     program = fxgrad.make_program(lambda x: (fxgrad.debug.callback(lambda: seen.append("inner")), x * 2.0)[1])(1.0)
