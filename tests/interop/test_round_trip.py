@@ -109,6 +109,10 @@ def test_values_and_second_derivatives_of_random_functions(recipe: Any, seed: in
             with pytest.raises(jax.errors.JaxRuntimeError, match="fft_thunk"):
                 jax.block_until_ready(jax.jit(of_jax)(x, y, v))
             reject()
+        if np.isnan(expected[1]).any():
+            # Compiled, jax's slope of a maximum is 0 / 0 where XLA computes the elements a second time, and rounds
+            # otherwise: then none is equal to the greatest. One by one its operations are right.
+            expected = of_jax(x, y, v)
     assert_close(value, expected[0], "the value")
     assert_close(second, expected[1], "the second derivative")
     assert_close(back[0], expected[0], "the value, back in jax")
