@@ -149,8 +149,8 @@ def probabilities(x, n):
     return p
 
 
-CASES = [of_an_object, probabilities, reversed_part, shifted, changed_in_place, rows_of_a_matrix, reductions, of_integers, cholesky, eliminated,
-         inserted, steps_and_items]
+CASES = [of_an_object, probabilities, reversed_part, shifted, changed_in_place, rows_of_a_matrix, reductions,
+         of_integers, cholesky, eliminated, inserted, steps_and_items]
 
 
 @pytest.mark.slow
