@@ -280,4 +280,4 @@ __getattr__ = _of_module(__name__, ABSENT)
 # These return their arguments unchanged if there is nothing to do.
 for _name in ("broadcast_to_rank", "convert_element_type", "reduce_and", "reduce_max", "reduce_min",
               "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor", "stage"):
-    globals()[_name] = _making(globals()[_name])
+    globals()[_name] = _making(globals()[_name], of_operands=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -322,10 +323,23 @@ def _attach_to_weak() -> None:
             setattr(WeakArray, f"__i{name}__", getattr(WeakArray, f"__{name}__"))
     for name, unary in UNARY.items():
         setattr(WeakArray, f"__{name}__", lambda self, of=unary: of(self))
-    for name in ("__copy__", "__deepcopy__", "__getitem__", "copy", "ravel", "reshape", "round", "squeeze", "swapaxes",
-                 "transpose"):
+    for name in ("__copy__", "__deepcopy__", "__getitem__", "conj", "conjugate", "copy", "diagonal", "flatten", "ravel",
+                 "repeat", "reshape", "round", "squeeze", "swapaxes", "take", "transpose"):
         setattr(WeakArray, name, _weak_view(getattr(Array, name)))
+    for name in ("clip", "cumprod", "cumsum", "max", "mean", "min", "prod", "ptp", "std", "sum", "trace", "var"):
+        setattr(WeakArray, name, _weak_method(name, getattr(Array, name)))
+    WeakArray.at = property(Updates)  # type: ignore[attr-defined]
     WeakArray.T = property(_weak_view(np.ndarray.transpose))  # type: ignore[assignment]
+
+
+def _weak_method(name: str, own: Function) -> Function:
+    """Return the method of traced arrays, whose results are weak as well; NumPy's for calls with `out`."""
+    function = METHODS[name]
+
+    @functools.wraps(own)
+    def method(self: WeakArray, *args: Any, **options: Any) -> Any:
+        return own(self, *args, **options) if options.get("out") is not None else function(self, *args, **options)
+    return method
 
 
 def _weak_operator(method: str, function: Function, name: str) -> Function:

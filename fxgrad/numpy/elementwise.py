@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import PYTHON_SCALARS
 from fxgrad.engine.frontend.operands import (
     apply,
     as_array_operand,
@@ -338,7 +339,8 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None
     places = ne(x, x), eq(x, math.inf), eq(x, -math.inf)
     numbers = nan, float(limits.max) if posinf is None else posinf, float(limits.min) if neginf is None else neginf
     for there, number in zip(places, numbers, strict=True):
-        x = where(there, number, x)
+        x = where(there, number if type(number) in PYTHON_SCALARS else convert(
+            as_array_operand(number), dtype, aval_of(x).weak), x)
     return x
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.sizes import refuse_undecided, surely_less
 from fxgrad.engine.frontend.operands import (
     apply,
     as_array_operand,
@@ -21,11 +22,9 @@ from fxgrad.engine.frontend.operands import (
 )
 from fxgrad.engine.frontend.ufuncs import Elementwise, as_bool, binary_function, unary_function
 from fxgrad.engine.ops import comparison
-from fxgrad.engine.ops.arithmetic import mul
-from fxgrad.engine.ops.comparison import and_, eq, le, or_, shift_right_arithmetic_p, shift_right_logical_p
+from fxgrad.engine.ops.comparison import and_, eq, or_, shift_right_arithmetic_p, shift_right_logical_p
 from fxgrad.engine.ops.families import check_kind
 from fxgrad.engine.ops.parts import imag, real
-from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.random import equal_keys
 from fxgrad.engine.ops.reductions import reduce_and
 from fxgrad.engine.ops.select import select_n
@@ -34,7 +33,7 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
-from fxgrad.numpy.arithmetic import subtract
+from fxgrad.numpy.arithmetic import add, multiply, subtract
 from fxgrad.numpy.elementwise import absolute, isfinite, isnan, without_bool
 from fxgrad.numpy.finding import nonzero
 
@@ -224,8 +223,8 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
         return eq(a, b)
     if not dtypes.is_inexact(dtype):
         a, b = (cast_operand(value, dtypes.float64, False) for value in (a, b))
-    bound = add(mul(absolute(b), rtol), atol)
-    near = and_(le(absolute(subtract(a, b)), bound), and_(isfinite(a), isfinite(b)))
+    bound = add(multiply(absolute(b), rtol), atol)  # tolerances may be traced, of another dtype
+    near = and_(less_equal(absolute(subtract(a, b)), bound), and_(isfinite(a), isfinite(b)))
     near = or_(near, eq(a, b))
     return or_(near, and_(isnan(a), isnan(b))) if equal_nan else near
 
@@ -255,6 +254,10 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     """
     a, b = operands(a1, a2)
     if shape_of(a) != shape_of(b):
+        unequal = [] if len(shape_of(a)) != len(shape_of(b)) else [
+            pair for pair in zip(shape_of(a), shape_of(b), strict=True) if pair[0] != pair[1]]
+        if unequal and not any(surely_less(one, other) or surely_less(other, one) for one, other in unequal):
+            refuse_undecided(f"array_equal: whether the shapes {shape_of(a)} and {shape_of(b)} are equal", *unequal[0])
         return np.bool_(False)
     same = equal(a, b)
     return _all(or_(same, and_(isnan(a), isnan(b))) if equal_nan and not _are_keys(a, b) else same)
@@ -268,7 +271,8 @@ def array_equiv(a1: Any, a2: Any) -> Any:
     """
     a, b = operands(a1, a2)
     try:
-        np.broadcast_shapes(shape_of(a), shape_of(b))
+        if shape_of(a) != shape_of(b):  # of symbolic size too
+            np.broadcast_shapes(shape_of(a), shape_of(b))
     except ValueError:
         return np.bool_(False)
     return _all(equal(a, b))

@@ -85,10 +85,15 @@ def _in_bytes(x: Any) -> Any:
     return x.astype(np.int8) if dtypes.is_below_byte(aval_of(x).dtype) else x
 
 
+def _as_weak(result: Any, x: Any, y: Any) -> Any:
+    """Return NumPy's result in the dtype of the operands, and as weak."""
+    return convert(result, aval_of(x).dtype, aval_of(x).weak and aval_of(y).weak)
+
+
 def _gcd(x1: Any, x2: Any) -> Any:
     x, y = _integers("gcd", x1, x2)
     if is_concrete(x) and is_concrete(y):
-        return np.gcd(_in_bytes(x), _in_bytes(y)).astype(aval_of(x).dtype, copy=False)
+        return _as_weak(np.gcd(_in_bytes(x), _in_bytes(y)), x, y)
     if dtypes.kind_of(aval_of(x).dtype) == "i":
         x, y = parts.abs(x), parts.abs(y)
     shape = common_shape("gcd", shape_of(x), shape_of(y))
@@ -109,7 +114,7 @@ def _strong(x: Any) -> Any:
 def _lcm(x1: Any, x2: Any) -> Any:
     x, y = _integers("lcm", x1, x2)
     if is_concrete(x) and is_concrete(y):
-        return np.lcm(_in_bytes(x), _in_bytes(y)).astype(aval_of(x).dtype, copy=False)
+        return _as_weak(np.lcm(_in_bytes(x), _in_bytes(y)), x, y)
     if dtypes.kind_of(aval_of(x).dtype) == "i":
         x, y = parts.abs(x), parts.abs(y)
     divisor = _gcd(x, y)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.arrays import WeakArray
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.sizes import has_symbolic_dim, max_size
 from fxgrad.engine.frontend.operands import (
@@ -61,7 +62,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     numbers = add(mul(low, sub(1.0, part)), mul(high, part))
     if dtypes.is_integer(wanted):
         numbers = floor(numbers)
-    weak = dtype is None and _is_weak(low)
+    weak = dtype is None and _are_weak(low, high)
     result = array_of_traced_numbers(move_axis(convert(numbers, wanted, weak), 0, axis_of("linspace", axis, rank + 1)))
     if not retstep:
         return result
@@ -82,9 +83,10 @@ def _bounds(dtype: Any, *bounds: Any) -> list[Any]:
     return [as_dtype(array, dtypes.inexact_dtype(common)) for array in arrays]
 
 
-def _is_weak(bound: Any) -> bool:
-    """Return whether numbers from this bound on are weak: if it is traced. Those of known bounds keep their digits."""
-    return aval_of(bound).weak and not is_concrete(bound)
+def _are_weak(*bounds: Any) -> bool:
+    """Return whether numbers between bounds are weak: if these are, traced or with axes. Others keep their digits."""
+    return all(aval_of(bound).weak for bound in bounds) and any(
+        not is_concrete(bound) or type(bound) is WeakArray for bound in bounds)
 
 
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
@@ -97,7 +99,7 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
     start, stop, base = _bounds(dtype, start, stop, base)
     aval = aval_of(start)
     exponents = linspace(start, stop, num, endpoint, dtype=aval.dtype, axis=axis)
-    return array_of_traced_numbers(as_dtype(power(base, convert(exponents, aval.dtype, _is_weak(start))), dtype))
+    return array_of_traced_numbers(as_dtype(power(base, convert(exponents, aval.dtype, _are_weak(start, stop))), dtype))
 
 
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
@@ -111,7 +113,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     shape = shape_of(ratio)
     aval = aval_of(start)
     exponents = linspace(0.0, broadcast_to(1.0, shape) if shape else 1.0, num, endpoint, dtype=aval.dtype, axis=axis)
-    exponents = convert(exponents, aval.dtype, _is_weak(start))
+    exponents = convert(exponents, aval.dtype, _are_weak(start, stop))
     if shape:  # the new axis is somewhere among those of the bounds
         place = axis_of("geomspace", axis, len(shape) + 1)
         start, ratio = (reshape(broadcast_to(each, shape), (*shape[:place], 1, *shape[place:]))

@@ -160,3 +160,79 @@ def test_functions_of_weak_arrays_alone_are_weak_and_lose_no_digit(name: str) ->
     np.testing.assert_allclose(np.asarray(result), expected, rtol=1e-11, atol=1e-14)
     p = np.ones(2, np.float32)
     assert fxgrad.jit(lambda p, scale: p * fnp.sum(of_numbers(scale)))(p, 1.5).dtype == np.float32
+
+
+UN_JITTED: dict[str, Callable[[Any], Any]] = {
+    **{name: lambda w, name=name: getattr(w, name)() for name in (
+        "sum", "mean", "max", "min", "prod", "std", "var", "cumsum", "cumprod", "flatten", "conj", "ptp", "copy")},
+    "take": lambda w: w.take(0), "repeat": lambda w: w.repeat(2), "clip": lambda w: w.clip(0.3, 0.4),
+    "trace": lambda w: fnp.outer(w, w).trace(), "diagonal": lambda w: fnp.outer(w, w).diagonal(),
+    "at": lambda w: w.at[0].add(1.0), "real": lambda w: fnp.real(w[0]),
+    "logsumexp": lambda w: fxgrad.nn.logsumexp(w[0]),
+    "lax.reduce_max": lambda w: lax.reduce_max(w, (0,)), "lax.reduce_sum": lambda w: lax.reduce_sum(w, (0,)),
+    "lax.stage": lambda w: lax.stage(w[0]),
+}
+
+
+@pytest.mark.parametrize("name", UN_JITTED)
+def test_methods_of_weak_arrays_are_as_weak_as_those_of_traced_ones(name: str) -> None:
+    function = UN_JITTED[name]
+
+    def of_numbers(mask: Any) -> Any:
+        return function(fnp.where(mask, 0.5, 0.25))
+
+    mask = np.array([True, False])
+    found, compiled = of_numbers(mask), fxgrad.jit(of_numbers)(mask)
+    assert fxgrad.typeof(found) == fxgrad.typeof(compiled)
+    assert fxgrad.typeof(found).weak_type
+    np.testing.assert_allclose(np.asarray(found), np.asarray(compiled), rtol=1e-15)
+
+
+def test_methods_of_weak_arrays_write_where_numpy_would() -> None:
+    weak, out = fnp.where(np.array([True, False]), 0.5, 0.25), np.zeros(())
+    assert weak.sum(out=out) is out
+    assert out == 0.75
+
+
+# --- un-jitted and traced ---------------------------------------------------------------------------------------------
+
+OF_NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
+    **{name: lambda n, w, name=name: getattr(fnp, name)(n, n) for name in (
+        "floor_divide", "remainder", "fmod", "divmod", "fmax", "fmin", "left_shift", "right_shift", "gcd", "lcm", "dot",
+        "outer", "kron", "inner", "polymul")},
+    **{name: lambda n, w, name=name: getattr(fnp, name)(n) for name in (
+        "nansum", "nanprod", "nanmax", "nanmin", "ptp", "nancumsum", "cumsum")},
+    "clip": lambda n, w: fnp.clip(n, 0, 10), "roll": lambda n, w: fnp.roll(n, 1),
+    "with bools": lambda n, w: [fnp.floor_divide(np.array([True, False]), n), fnp.power(n, np.array([True, False]))],
+    "linspace": lambda n, w: fnp.linspace(w, n), "geomspace": lambda n, w: fnp.geomspace(1.0, w),
+    "logspace": lambda n, w: fnp.logspace(0.0, w), "vander": lambda n, w: fnp.vander(w),
+    "polyval": lambda n, w: fnp.polyval(w, w), "poly": lambda n, w: fnp.poly(w),
+}
+
+
+@pytest.mark.parametrize("name", OF_NUMBERS)
+def test_results_of_numbers_have_one_type_un_jitted_and_traced(name: str) -> None:
+    seen: list[list[str]] = []
+
+    def types(n: Any, factor: Any) -> Any:
+        result = OF_NUMBERS[name](n, fnp.where(np.array([True, False]), factor, 0.75))
+        seen.append([str(fxgrad.typeof(leaf)) for leaf in fxgrad.tree.leaves(result)])
+        return result
+
+    fxgrad.make_program(types)(2, 0.25)
+    np.testing.assert_equal([*map(np.asarray, fxgrad.tree.leaves(types(2, 0.25)))],
+                            [*map(np.asarray, fxgrad.tree.leaves(fxgrad.make_program(types)(2, 0.25)(2, 0.25)))])
+    assert seen[0] == seen[1]
+
+
+def test_tolerances_and_replacements_may_be_traced() -> None:
+    """They are of another dtype than the elements."""
+    x = np.array([1.0, np.nan, 2.0, np.inf], np.float32)
+    for tolerance in (0.5, 1, np.float64(0.5), np.float32(0.5)):
+        for function in (fnp.isclose, lambda *args: fnp.isclose(args[0], args[1], 0.0, args[2])):
+            found = fxgrad.jit(function)(x, x + 0.25, tolerance)
+            np.testing.assert_array_equal(found, function(x, x + 0.25, tolerance))
+        found = fxgrad.jit(lambda x, v: fnp.nan_to_num(x, nan=v, posinf=v))(x, tolerance)
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, np.float32([1.0, tolerance, 2.0, tolerance]))
+    assert fxgrad.jit(fnp.allclose)(x[:1], x[:1], 0, 1)

@@ -65,7 +65,10 @@ SAMPLES: dict[Primitive, list[Sample]] = {
         padded((3,), (1, 0, 2)), padded((4,), (-1, -2, 0)), padded((4,), (-2, 3, 1)), padded((4,), (-9, 0, 2)),
         padded((4,), (0, -8, 2)), padded((2, 3), (1, 0, 0), (0, 2, 1)), padded((2, 3), (-1, 1, 2), (0, -2, 0)),
         padded((2, 1, 3), (0, 1, 0), (2, 0, 0), (-1, 0, 1)), padded((2, 3), (3, -5, 0), (0, 0, 0)),
+        padded((3,), (0, 0, 3)), padded((2, 1, 3), (0, 0, 2), (0, 0, 1), (0, 0, 3)),
+        padded((2, 3), (1, -1, 1), (0, 0, 3)),
         *(padded((2, 3), (1, 0, 1), (0, -1, 0), dtype=dtype, slow=True) for dtype in OTHERS),
+        *(padded((2, 3), (0, 0, 2), (0, 0, 3), dtype=dtype, slow=True) for dtype in OTHERS),
     ],
     tile_p: [
         Sample(Draw(()), params={"reps": ()}), Sample(Draw((0,)), params={"reps": (2,)}),

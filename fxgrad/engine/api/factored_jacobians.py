@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.engine import dtypes
@@ -22,14 +22,16 @@ from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import used_axes
 from fxgrad.engine.frontend.operands import ones_on_diagonal
+from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
 from fxgrad.engine.ops import arithmetic, products, structural
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.pointwise import add, add_p
 from fxgrad.engine.ops.select import select_n_p
-from fxgrad.engine.ops.shaping import pad, slice_in_dim
+from fxgrad.engine.ops.shaping import pad, pad_p, rev, rev_p, slice_in_dim, slice_p
 from fxgrad.engine.ops.strong import strong_div_p, strong_dot_general_p, strong_mul_p
-from fxgrad.engine.ops.structural import broadcast_to, convert, reduce_sum, reshape, transpose, zeros
+from fxgrad.engine.ops.structural import broadcast_to, convert, full, reduce_sum, reshape, transpose, zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.batch import Batch, Batched, put_axis
 
 Labels = tuple[int, ...]
@@ -107,7 +109,8 @@ def can_factor(linear: Program) -> bool:
     """Return whether `push_identity` takes a linear program: its sizes are known, positive, and on no mapped axis."""
     atoms = [*linear.inputs, *(out for equation in linear.equations for out in equation.outputs)]
     return not used_axes(linear) and not any(atom.aval.vma for atom in atoms) and all(
-        type(size) is int and size > 0 for atom in atoms for size in atom.aval.shape)
+        type(size) is int and size > 0 for atom in atoms for size in atom.aval.shape) and all(
+        can_factor(equation.params["program"]) for equation in linear.equations if equation.primitive in _CALLS)
 
 
 def push_identity(linear: Program, residuals: Sequence[Any], is_first: bool = False) -> list[list[Any]]:
@@ -139,6 +142,8 @@ class _Push(Batch):
     def equation(self, equation: Equation, inputs: list[Any]) -> list[Any]:
         """Apply the rule of an operation with a factored operand; that of batches where there is none."""
         if any(type(value) is Factored for value in inputs):
+            if equation.primitive in _CALLS:
+                return self._called(equation, inputs)
             rule = _RULES.get(equation.primitive)
             result = None if rule is None or any(type(value) is Batched and value.axis is not None for value in inputs
                                                  ) else rule(self, equation, inputs)
@@ -149,6 +154,21 @@ class _Push(Batch):
                 return [result]
             inputs = [self._dense(value) if type(value) is Factored else value for value in inputs]
         return super().equation(equation, inputs)
+
+    def _called(self, equation: Equation, inputs: list[Any]) -> list[Any]:
+        """Push through the program of a call, and return what the same call of arrays and of factors returns."""
+        arrays = [array for value in inputs for array in _arrays_of(value)]
+        results: list[Any] = []
+
+        def apply(*values: Any) -> list[Any]:
+            given = iter(values)
+            results.extend(Interpreter.run(self, equation.params["program"], [
+                _with_arrays(value, given) for value in inputs]))
+            return [array for result in results for array in _arrays_of(result)]
+
+        program, captured = trace_at(apply, [*map(aval_of, arrays)], mode=WITH_LITERALS)
+        found = iter(bind(equation.primitive, *captured, *arrays, **{**equation.params, "program": program}))
+        return [_with_arrays(result, found) for result in results]
 
     def label(self, size: int) -> int:
         self._sizes.append(size)
@@ -278,7 +298,7 @@ class _Push(Batch):
         if tied:
             # Of n elements with n zeros between two of them, and cut into rows of n: a diagonal.
             padded = pad(whole, Literal(0, Aval((), aval_of(whole).dtype)), [
-                (0, 0, 0) if label not in tied else (0, 0, self._sizes[label]) for label in order])
+                (0, 0, self._sizes[label]) if label in tied else (0, 0, 0) for label in order])
             pieces: list[int] = []
             place: dict[tuple[int, bool], int] = {}
             for label in order:
@@ -368,6 +388,44 @@ class _Push(Batch):
             axes.append(tuple(axis))
         return term._replace(axes=tuple(axes))
 
+    def along(self, term: Term, axis: int, size: int, aval: Aval, change: Callable[[Any, int], Any]) -> Term | None:
+        """Return a term with `change(array, at)` along an axis of its value, of `size`; None if it has several labels.
+
+        A delta becomes an array with a label for either side: the identity, or a diagonal of the factors along it.
+        """
+        if len(term.axes[axis]) > 1:
+            return None
+        label = term.axes[axis][0] if term.axes[axis] else None
+        near, far = [], [*term.factors]
+        if label in term.basis:
+            other, label = label, self.label(size)
+            scales = [factor for factor in far if factor.labels == (other,)]
+            far = [factor for factor in far if factor.labels != (other,)]
+            near = [self._diagonal(scales, (label, other), aval)]
+        elif label is not None:
+            near, far = ([factor for factor in term.factors if (label in factor.labels) is marked]
+                         for marked in (True, False))
+        if near:
+            whole = self.multiplied(near, _union(*(factor.labels for factor in near)), aval)
+        else:
+            whole = Factor(full((size,), 1, aval.dtype), (-1 if label is None else label,))
+            label = whole.labels[0]
+        place = whole.labels.index(label)
+        array = change(whole.array, place)
+        after = aval_of(array).shape[place]
+        own = (self.label(after),) if after > 1 else ()
+        labels = (*whole.labels[:place], *own, *whole.labels[place + 1:])
+        factor = Factor(reshape(array, self._shape(labels)), labels, whole.by)
+        return term._replace(factors=(factor, *far), axes=(*term.axes[:axis], own, *term.axes[axis + 1:]))
+
+    def _diagonal(self, scales: Sequence[Factor], labels: Labels, aval: Aval) -> Factor:
+        """Return the matrix with the product of `scales`, which have the second label, on its diagonal."""
+        size = self._sizes[labels[1]]
+        if not scales:
+            return Factor(ones_on_diagonal((size, size), 0, aval.dtype), labels)
+        whole = self.multiplied(scales, labels[1:], aval)
+        return Factor(reshape(_between_zeros((0, 0, size), whole.array, 0), (size, size)), labels, whole.by)
+
     def _split(self, term: Term, label: int, pair: tuple[int, int]) -> Term:
         """Return a term with two labels in place of one."""
         def split(labels: Labels) -> Labels:
@@ -376,6 +434,24 @@ class _Push(Batch):
             reshape(factor.array, self._shape(split(factor.labels))), split(factor.labels), factor.by)
             for factor in term.factors)
         return Term(term.source, factors, term.axes, split(term.basis))
+
+
+def _arrays_of(value: Any) -> list[Any]:
+    """Return the arrays of a value, batched or factored, that are no literals."""
+    arrays = [factor.array for term in value.terms for factor in term.factors] if type(value) is Factored else [
+        value.value]
+    return [array for array in arrays if type(array) is not Literal]
+
+
+def _with_arrays(value: Any, arrays: Iterator[Any]) -> Any:
+    """Return a value with others in place of the arrays that `_arrays_of` returns."""
+    def other(array: Any) -> Any:
+        return array if type(array) is Literal else next(arrays)
+
+    if type(value) is not Factored:
+        return Batched(other(value.value), value.axis)
+    return Factored(value.aval, [term._replace(factors=tuple(
+        factor._replace(array=other(factor.array)) for factor in term.factors)) for term in value.terms])
 
 
 def _flat(axes: Sequence[Labels]) -> Labels:
@@ -539,6 +615,56 @@ def _selected(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | 
     return Factored(aval, terms)
 
 
+def _cut(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | None:
+    params = equation.params
+    return _along_axes(push, equation, inputs[0], [
+        None if (start, stop, stride) == (0, size, 1) else functools.partial(_sliced, start, stop, stride)
+        for size, start, stop, stride in zip(inputs[0].aval.shape, params["start_indices"], params["limit_indices"],
+                                             params["strides"], strict=True)])
+
+
+def _sliced(start: int, stop: int, stride: int, array: Any, axis: int) -> Any:
+    return slice_in_dim(array, start, stop, axis, stride)
+
+
+def _reversed(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | None:
+    return _along_axes(push, equation, inputs[0], [
+        (lambda array, at: rev(array, (at,))) if axis in equation.params["dimensions"] and size > 1 else None
+        for axis, size in enumerate(inputs[0].aval.shape)])
+
+
+def _padded(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | None:
+    value, padding = inputs
+    if type(value) is not Factored or type(padding) is Factored or type(padding.value) is not Literal or (
+            padding.value.value != 0):
+        return None
+    return _along_axes(push, equation, value, [
+        None if config == (0, 0, 0) else functools.partial(_between_zeros, config)
+        for config in equation.params["padding_config"]])
+
+
+def _between_zeros(config: tuple[int, int, int], array: Any, axis: int) -> Any:
+    aval = aval_of(array)
+    return pad(array, Literal(0, Aval((), aval.dtype)), [
+        config if at == axis else (0, 0, 0) for at in range(aval.ndim)])
+
+
+def _along_axes(push: _Push, equation: Equation, value: Factored, changes: Sequence[Callable[[Any, int], Any] | None],
+                ) -> Factored | None:
+    """Return the result of an operation that changes each axis by itself."""
+    terms = []
+    for term in value.terms:
+        found: Term | None = term
+        for axis, (size, change) in enumerate(zip(value.aval.shape, changes, strict=True)):
+            if change is not None and found is not None:
+                found = push.along(found, axis, size, value.aval, change)
+        if found is None:
+            return None
+        terms.append(found)
+    return push.gathered(equation.outputs[0].aval, terms)
+
+
+_CALLS = (named_call_p, jit_call_p)
 Rule = Callable[[_Push, Equation, list[Any]], Factored | None]
 _RULES: dict[Any, Rule] = {
     **dict.fromkeys((arithmetic.mul_p, strong_mul_p, arithmetic.div_p, strong_div_p), _scaled),
@@ -546,4 +672,5 @@ _RULES: dict[Any, Rule] = {
     **dict.fromkeys((products.dot_general_p, strong_dot_general_p), _product),
     arithmetic.neg_p: _negative, structural.reshape_p: _reshaped, structural.transpose_p: _transposed,
     structural.broadcast_to_p: _repeated, structural.convert_element_type_p: _converted,
-    structural.reduce_sum_p: _reduced, select_n_p: _selected}
+    structural.reduce_sum_p: _reduced, select_n_p: _selected,
+    slice_p: _cut, rev_p: _reversed, pad_p: _padded}

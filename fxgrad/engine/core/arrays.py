@@ -77,6 +77,12 @@ class Integer(int):
     dtype, shape, ndim, size, itemsize, nbytes = np.dtype(np.int64), (), 0, 1, 8, 8
     weak_type = True
 
+    def __getattr__(self, name: str) -> Any:
+        """Return another attribute of NumPy's scalar, as `x.reshape`; results of its methods are strong."""
+        if name.startswith("__") or not hasattr(np.int64, name):  # NumPy and jax know the class by protocols
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return getattr(np.int64(self), name)
+
     def item(self) -> int:
         """Return the number as a plain int."""
         return int(self)
@@ -148,11 +154,16 @@ def as_scalar(value: Any) -> Any:
     return value[()] if type(value) is np.ndarray and not value.shape else value
 
 
-def returns_array(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function that makes an array without primitives: its result becomes an `Array`."""
+def returns_array(function: Callable[..., Any], of_operands: bool = False) -> Callable[..., Any]:
+    """Decorate a function that makes an array without primitives: its result becomes an `Array`.
+
+    One `of_operands` makes weakly typed results of these: they stay weak.
+    """
     @functools.wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
         result = function(*args, **options)
+        if of_operands and type(result) in WEAK_CLASSES:
+            return result
         return freeze_result(result, [result])  # it may be a caller's array, which stays writable
     return wrapper
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.core.arrays import OWN, WEAK_CLASSES, Array, WeakArray, as_numpy, as_scalar, freeze_result, make_weak
-from fxgrad.engine.core.avals import PYTHON_SCALARS
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Literal
 from fxgrad.engine.core.backends import register_executor
 from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.program import Program
@@ -55,6 +55,8 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
         elif kind in _WEAK:
             has_weak = True
             of_arrays = of_arrays or kind is WeakArray
+        elif kind is Literal:
+            has_weak = has_weak or arg.aval.weak
         elif kind not in FREQUENT:
             of_jax = of_jax or is_jax(arg)
             below_byte = below_byte or kind in SCALARS

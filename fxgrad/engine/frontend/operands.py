@@ -101,8 +101,8 @@ def new_array(result: Any, given: Any) -> Any:
 
 
 def as_result(value: Any) -> Any:
-    """Return an operand as a result: a NumPy array as an `Array`."""
-    return freeze_result(value, [value])
+    """Return an operand as a result: a NumPy array as an `Array`, a weak number unchanged."""
+    return value if type(value) in WEAK_CLASSES else freeze_result(value, [value])
 
 
 def as_array_operand(value: Any) -> Any:
@@ -125,6 +125,8 @@ def weak_scalar(value: Any) -> Any:
         return np.float64(value)
     if type(value) is complex:
         return np.complex128(value)
+    if type(value) is Integer:
+        return value
     number = np.asarray(value, aval_of(value).dtype)[()]  # raises for integers beyond 64 bits
     return Integer(number) if type(value) is int else number
 
@@ -200,8 +202,8 @@ def promote_beside(values: Any, *others: Any) -> Any:
 
 
 def as_numpy_scalars(values: Sequence[Any]) -> list[Any]:
-    """Return promoted operands with Python numbers as NumPy scalars, for functions of several operations."""
-    return [aval_of(value).dtype.type(value) if type(value) in PYTHON_SCALARS else value for value in values]
+    """Return promoted operands with Python numbers as weak scalars, for functions of several operations."""
+    return [weak_scalar(value) if type(value) in PYTHON_SCALARS else value for value in values]
 
 
 def common_operands(*values: Any) -> list[Any]:

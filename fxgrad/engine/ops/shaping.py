@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -297,6 +298,30 @@ def _pad_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | Non
     return Snippet(f"{name}({{0}}, {{1}})", {name: padded}, row_major=True)
 
 
+def _pad_xla(lax: Any, x: Any, value: Any, *, padding_config: PaddingConfig) -> Any:
+    """Emit a selection where n elements get n between two of them: rows of n, with the elements on the diagonal.
+
+    XLA computes it without divisions if such rows are wanted next, as for diagonals of Jacobians.
+    """
+    axes = [axis for axis, (size, config) in enumerate(zip(x.shape, padding_config, strict=True))
+            if type(size) is int and size > 1 and config == (0, 0, size)]
+    if not axes:
+        return lax.pad(x, value, padding_config)
+    others = [(0, 0, 0) if axis in axes else config for axis, config in enumerate(padding_config)]
+    if any(map(any, others)):
+        x = lax.pad(x, value, others)
+    shape: list[int] = []
+    rows = []
+    for axis, size in enumerate(x.shape):
+        rows.append(len(shape))
+        shape += [size] * (2 if axis in axes else 1)
+    diagonals = [lax.eq(*(lax.broadcasted_iota(np.int32, shape, rows[axis] + side) for side in (0, 1)))
+                 for axis in axes]
+    found = lax.select(functools.reduce(lax.bitwise_and, diagonals), lax.broadcast_in_dim(x, shape, rows),
+                       lax.broadcast(value, shape))
+    return lax.reshape(found, [size * size if axis in axes else size for axis, size in enumerate(x.shape)])
+
+
 def _pad_transpose(cotangents: list[Any], inputs: list[Any], *, padding_config: PaddingConfig) -> list[Any]:
     x, value = inputs
     zero = Literal(0, Aval((), aval_of(cotangents[0]).dtype))
@@ -330,7 +355,7 @@ def _pad_batch(size: int, values: list[Any], axes: list[int | None], *,
 
 pad_p = linear_many(
     "pad", abstract=_pad_abstract, numpy=_pad_numpy, transpose=_pad_transpose, batch=_pad_batch,
-    xla=lambda lax, x, value, *, padding_config: lax.pad(x, value, padding_config))
+    xla=_pad_xla)
 snippets.register(pad_p)(_pad_snippet)
 
 

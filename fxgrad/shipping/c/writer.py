@@ -59,7 +59,7 @@ class CFile:
         self._main, self._source = program, source
         self._functions: dict[int, tuple[str, int]] = {}
         self._texts: list[str] = []
-        self._constants: list[str] = []
+        self._constants: dict[str, str] = {}
         sources = Sources()
         functions = _FUNCTIONS.split()
         reserved = [*_KEYWORDS.split(), *functions, *(name + "f" for name in functions), *HELPERS, *INDICES,
@@ -85,9 +85,11 @@ class CFile:
         head = _head(f"void {self._title}", function.parameters())
         code = "\n\n".join([*self._texts, f"{head}\n{body}"])
         helpers = helpers_of(code)
+        # Loops over nothing read none of their operands, and compilers warn of constants that nothing reads.
+        constants = [text for name, text in self._constants.items() if re.search(rf"\b{name}\b", code)]
         parts = [self._comment(function, macro),
                  "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>",
-                 f"#define {macro} {size}", *self._constants, helpers, code]
+                 f"#define {macro} {size}", *constants, helpers, code]
         return "\n\n".join(part for part in parts if part) + "\n"
 
     # --- functions ------------------------------------------------------------------------------------------
@@ -136,7 +138,7 @@ class CFile:
             return expression_value(var.aval, lambda indices: number, 0, lambda place: number)
         items = ", ".join(literal(each, array.dtype, exact=True) for each in array.ravel())
         text = "\n".join(textwrap.wrap(items or "0", WIDTH - 4, initial_indent="    ", subsequent_indent="    "))
-        self._constants.append(f"static const {c_type(var.aval)} {name}[{array.size or 1}] = {{\n{text}\n}};")
+        self._constants[name] = f"static const {c_type(var.aval)} {name}[{array.size or 1}] = {{\n{text}\n}};"
         return array_value(var.aval, name, lambda _: None, var=var)
 
     # --- comments -------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -13,8 +14,8 @@ from fxgrad import numpy as fnp
 from fxgrad import tree, vmap
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.extend import Aval, at_user_line, function_name, hide_frames, primitives, transformation
-from fxgrad.training.curvature.norms import Term, for_each_entry, in_parts, joined_terms, parts_of
-from fxgrad.training.curvature.passes import TracedLoss, pull_back, require_batch, trace_loss
+from fxgrad.training.curvature.norms import Term, for_each_entry, in_parts, joined_terms, parts_of, term_of_use
+from fxgrad.training.curvature.passes import Sums, TracedLoss, pull_back, require_batch, trace_loss
 from fxgrad.training.curvature.uses import ParameterUses, Use, axes_of, is_swapped, sorted_axes
 
 __all__ = ["Bias", "KroneckerFactors", "Placement", "kfac_factors"]
@@ -165,7 +166,8 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_bia
     weights: these have a further input, 1, and the bias has None. A of a lookup is diagonal for "expand": the share of
     positions that read each entry; for "reduce" the diagonal alone is kept. The steps of a loop that share a parameter
     are positions; entries of a stack of layers that a loop goes through are blocks of one parameter. A of a layer in a
-    branch is the mean over the positions that ran it; G is the mean over all examples.
+    branch is the mean over the positions that ran it; G is the mean over all examples. The steps of a `while_loop` are
+    positions too; lookups in one have None, and joint biases there stay blocks of their own.
 
     Raises `ArgumentError` for another word, and the errors of `per_example_norms`. The formulas are those of Martens
     and Grosse (arXiv:1503.05671), Grosse and Martens (arXiv:1602.01407) for convolutions, and Eschenhagen, Immer,
@@ -191,7 +193,7 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_bia
         require_batch("kfac_factors", batch)
 
         def of_example(*example: Any) -> list[Any]:
-            return _rows_of_example(loss, params, example, joint_biases)
+            return _rows_of_example(loss, params, example, joint_biases, sharing)
 
         of_example.__name__ = function_name(loss)
         rows = vmap(of_example)(*batch)
@@ -200,12 +202,13 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_bia
     return factors
 
 
-def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[Any], joint_biases: bool,
+def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[Any], joint_biases: bool, sharing: str,
                      ) -> list[tuple[KroneckerFactors, Any] | None]:
     """Return the inputs and cotangents of each layer in the places of factors, (blocks, positions, entries).
 
     The inputs of a lookup are the entries that are read, (blocks, positions). Beside them is, for layers in branches,
-    1 for each position that ran and 0 for others, (blocks, positions); None for all others.
+    1 for each position that ran and 0 for others, (blocks, positions); None for all others. For parameters in a
+    `while_loop`, all is summed over positions: A and G, or the vectors for "reduce", and the number of positions.
     """
     traced = trace_loss("kfac_factors", loss, params, example, lambda found: found.reason, shortest=0)
     placements = [_placement(aval, found) for aval, found in zip(traced.avals, traced.uses, strict=True)]
@@ -214,13 +217,22 @@ def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[An
         weights = [number for number, found in enumerate(placements) if found is not None]
         biases = {number: bias for number in weights if (bias := _bias_of(traced, number)) in weights}
     chosen = [number for number, found in enumerate(placements) if found is not None and number not in biases.values()]
-    operands, cotangents, _ = pull_back(traced, [use for number in chosen for use in traced.uses[number].uses], [])
+    uses = [(number, use) for number in chosen for use in traced.uses[number].uses]
+    summed = {place: _sums_of(use, traced.avals[number], sharing) for place, (number, use) in enumerate(uses)
+              if _is_open(traced.uses[number])}
+    operands, cotangents, _ = pull_back(traced, [use for _, use in uses], [], summed)
     given = iter(zip(operands, cotangents, strict=True))
     result: list[tuple[KroneckerFactors, Any] | None] = [None] * len(placements)
     for number in chosen:
         found, placement = traced.uses[number], placements[number]
         assert placement is not None
-        one, other, ran = _rows_of_parameter(traced.avals[number], [(use, *next(given)) for use in found.uses])
+        values = [(use, *next(given)) for use in found.uses]
+        if _is_open(found):
+            (one, ran), other = functools.reduce(lambda left, right: tree.map(fnp.add, left, right), [
+                own for _, *own in values])
+            result[number] = KroneckerFactors(one, other, placement), ran
+            continue
+        one, other, ran = _rows_of_parameter(traced.avals[number], values)
         bias = biases.get(number)
         if bias is None:
             result[number] = KroneckerFactors(one, other, placement), ran
@@ -231,12 +243,35 @@ def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[An
     return result
 
 
+def _is_open(found: ParameterUses) -> bool:
+    return any(use.is_open for use in found.uses)
+
+
+def _sums_of(use: Use, aval: Aval, sharing: str) -> Sums:
+    """Return the sums over steps that factors are made of, (blocks, entries, entries), or (blocks, 1, entries)."""
+    step = use._replace(path=(), entered=())
+    ins = 1 if is_swapped(use) else 0
+
+    def total(rows: Any) -> Any:
+        return fnp.sum(rows, axis=1, keepdims=True) if sharing == "reduce" else _outer(rows[None])
+
+    def of_inputs(operands: Sequence[Any], result: Any) -> Any:
+        rows = term_of_use(step, operands, result, aval).factors[ins]
+        return total(rows), fnp.full(rows.shape[:1], rows.shape[1], np.float32)
+
+    def of_outputs(operands: Sequence[Any], cotangent: Any) -> Any:
+        return total(term_of_use(step, operands, cotangent, aval).factors[1 - ins])
+    return Sums(of_inputs, of_outputs)
+
+
 def _bias_of(traced: TracedLoss, number: int) -> int | None:
     """Return the number of the parameter that is the bias of a layer's weights, if both have this one use."""
     found = traced.uses[number]
     if len(found.uses) != 1:
         return None
     use, = found.uses
+    if use.is_open:
+        return None
     shape = use.equation.inputs[use.place].aval.shape
     outs = tuple(shape[axis] for axis in use.layer.outs)
     if use.layer.kind not in ("dense", "convolution") or use.layer.blocks or _reads_parts(use) or (
@@ -291,7 +326,7 @@ def _number_of_entry(part: list[tuple[Use, Any, Any]]) -> int:
 
 def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
     """Return the axes of a parameter that is used as one layer, or as layers in its entries."""
-    if not found.uses:
+    if not found.uses or (_is_open(found) and any(use.entered or use.layer.is_lookup for use in found.uses)):
         return None
     first = found.uses[0]
     layer, steps = first.layer, first.steps
@@ -332,9 +367,17 @@ def _stacked(placement: Placement, axis: int, count: int) -> Placement:
 def _averaged(rows: KroneckerFactors, ran: Any, sharing: str) -> KroneckerFactors:
     """Return the factors, given those inputs and cotangents of all examples: (examples, blocks, positions, entries).
 
-    `ran`, None for all, marks the positions that ran, (examples, blocks, positions); means are over these.
+    `ran`, None for all, marks the positions that ran, (examples, blocks, positions); means are over these. If it has
+    their numbers instead, (examples, blocks), all is summed over positions.
     """
     inputs, outputs = rows.inputs, rows.outputs
+    if ran is not None and len(ran.shape) == 2:
+        if sharing == "expand":
+            ran = fnp.astype(fnp.maximum(fnp.sum(ran, axis=0), 1.0), outputs.real.dtype)
+            return KroneckerFactors(fnp.sum(inputs, axis=0) / ran[:, None, None], fnp.sum(outputs, axis=0) / max(
+                outputs.shape[0], 1), rows.placement)
+        inputs = inputs / fnp.astype(fnp.maximum(ran, 1.0), inputs.dtype)[:, :, None, None]
+        ran = fnp.minimum(ran, 1.0)[:, :, None]
     if rows.placement.kind == "lookup":
         return _averaged_lookup(rows, ran, sharing)
     examples, _, positions, _ = inputs.shape

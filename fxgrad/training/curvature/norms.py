@@ -87,6 +87,8 @@ def reason_for_gradient(found: ParameterUses) -> str:
     """Return why the gradients of examples themselves are computed for a parameter; "" if they are not."""
     if found.reason:
         return found.reason
+    if any(use.is_open for use in found.uses):
+        return "a while_loop may use it any number of times"
     for part in parts_of(found.uses):
         rows = sum(use.rows for use in part)
         shape, layer = part[0].equation.inputs[part[0].place].aval.shape, part[0].layer
@@ -136,7 +138,7 @@ class Term(NamedTuple):
 def for_each_entry(aval: Aval, part: Sequence[tuple[Use, Any, Any]], function: Callable[[list[Term]], Any]) -> Any:
     """Return `function` of the terms of uses of the same entries; stacked, if loops go through several of them."""
     def of_entry(values: Sequence[tuple[Any, Any]]) -> Any:
-        return function([_term(use, *own, aval) for (use, *_), own in zip(part, values, strict=True)])
+        return function([term_of_use(use, *own, aval) for (use, *_), own in zip(part, values, strict=True)])
 
     values = [tree.map(lambda value, use=use: _by_entry_and_step(use, value), (operands, cotangent))
               for use, operands, cotangent in part]
@@ -152,7 +154,7 @@ def _by_entry_and_step(use: Use, value: Any) -> Any:
                                *shape[count:]))
 
 
-def _term(use: Use, operands: Sequence[Any], cotangent: Any, aval: Aval) -> Term:
+def term_of_use(use: Use, operands: Sequence[Any], cotangent: Any, aval: Aval) -> Term:
     """Return the two factors in an order that all uses of these entries share, and which of them is one-hot."""
     layer, shape = use.layer, use.equation.inputs[use.place].aval.shape
     ran = None

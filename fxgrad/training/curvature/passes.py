@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad import grad, scan, switch, tree
+from fxgrad import custom_vjp, eval_shape, grad, scan, stop_gradient, switch, tree, while_loop
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.extend import (
@@ -112,14 +112,54 @@ Those in branches are found by the identity of the `cond` and the number of the 
 """
 
 
-def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int]) -> tuple[list[Any], list[Any], list[Any]]:
+class Sums(NamedTuple):
+    """What is summed of a use over all its steps, in place of its operands and cotangents.
+
+    `of_inputs(operands, result)` is of the forward pass, and `of_outputs(operands, cotangent)` of the backward pass.
+    """
+
+    of_inputs: Callable[[Sequence[Any], Any], Any]
+    of_outputs: Callable[[Sequence[Any], Any], Any]
+
+    def zeros(self, use: Use) -> tuple[Any, Any]:
+        """Return the sums of no steps."""
+        def both(operands: Sequence[Any], result: Any) -> tuple[Any, Any]:
+            return self.of_inputs(operands, result), self.of_outputs(operands, result)
+        found = eval_shape(both, _operands_of(use, [atom.aval.struct for atom in use.equation.inputs]),
+                           use.equation.outputs[0].aval.struct)
+        return tree.map(lambda kind: fnp.zeros(kind.shape, kind.dtype), found)
+
+    def tagged(self, result: Any, operands: Sequence[Any], total: Any) -> Any:
+        """Return `result`; the gradient in `total`, of zeros, is the sum of `of_outputs` over all steps.
+
+        That is quadratic in the cotangent, so that steps without one add nothing.
+        """
+        def backward(operands: Any, cotangent: Any) -> tuple[Any, Any, Any]:
+            return cotangent, tree.map(fnp.zeros_like, operands), self.of_outputs(operands, cotangent)
+        tag = custom_vjp(lambda result, operands, total: result)
+        tag.defvjp(lambda result, operands, total: (result, operands), backward)
+        return tag(result, stop_gradient(operands), total)
+
+
+def _operands_of(use: Use, values: Sequence[Any]) -> list[Any]:
+    """Return the operands of a use without the parameter; None for all those of a bias."""
+    return [None if place == use.place or use.layer.kind == "bias" else value for place, value in enumerate(values)]
+
+
+def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int], summed: dict[int, Sums] | None = None,
+              ) -> tuple[list[Any], list[Any], list[Any]]:
     """Return the operands of the equations of `uses`, the cotangents of their results, and the gradients at `direct`.
 
     Each result has a zero added to it, whose gradient is the cotangent; parameters that are not at `direct` are
     constants here, so that their gradients are not computed. Operands and cotangents in loops are stacked by step, with
     the outermost loop first. The parameter itself is None among the operands, and so are all operands of a bias. Uses
     in branches have one operand more: 1 where the branch ran. Where it did not, that is 0, and so is all else.
+
+    Those of `uses` at the numbers in `summed`, as all in a `while_loop` are, have their sums in these places: those of
+    the inputs among the operands, and those of the outputs among the cotangents.
     """
+    summed = summed or {}
+    nothing = {number: sums.zeros(uses[number]) for number, sums in summed.items()}
     program, first = traced.program, traced.first
     places: Places = {}
     for number, use in enumerate(uses):
@@ -130,17 +170,17 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int]) ->
         inner[id(use.equation)] = number
 
     def operands_of(use: Use, values: Sequence[Any]) -> list[Any]:
-        found = [None if place == use.place or use.layer.kind == "bias" else _number(value)
-                 for place, value in enumerate(values)]
+        found = [*map(_number, _operands_of(use, values))]
         return [*found, fnp.ones((), _FLAG)] if use.is_conditional else found
 
     def absent(number: int, depth: int) -> list[Any]:
         """Return the operands of a use in a branch that did not run, the path to which has the length `depth`."""
         use = uses[number]
-        lengths = tuple(loop.params["length"] for loop, branch in use.path[depth:] if branch is None)
-        found = [None if place == use.place or use.layer.kind == "bias" else
-                 fnp.zeros((*lengths, *atom.aval.shape), atom.aval.dtype)
-                 for place, atom in enumerate(use.equation.inputs)]
+        if number in nothing:
+            return nothing[number][0]
+        lengths = use._replace(path=use.path[depth:]).lengths
+        found = _operands_of(use, [fnp.zeros((*lengths, *atom.aval.shape), atom.aval.dtype)
+                                   for atom in use.equation.inputs])
         return [*found, fnp.zeros(lengths, _FLAG)]
 
     def run(program: Program, inputs: Sequence[Any], places: Places, added: dict[int, Any], depth: int = 0,
@@ -156,12 +196,17 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int]) ->
                     operands.update(found)
                     return results
                 if isinstance(place, dict):
-                    results, found = run_loop(equation, values, place, added, depth + 1)
+                    run_steps = run_while if equation.primitive is primitives["while"] else run_loop
+                    results, found = run_steps(equation, values, place, added, depth + 1)
                     operands.update(found)
                     return results
                 results = bind(equation.primitive, *values, **equation.params)
                 if place is None:
                     return results
+                if place in summed:
+                    own = [*map(_number, _operands_of(uses[place], values))]
+                    operands[place] = stop_gradient(summed[place].of_inputs(own, results[0]))
+                    return [summed[place].tagged(results[0], own, added[place])]
                 operands[place] = operands_of(uses[place], values)
                 return [fnp.add(results[0], added[place])]
             return [_number(value) for value in eval_program(program, inputs, step)], operands
@@ -195,14 +240,34 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int]) ->
         consts, carried, count = params["num_consts"], params["num_consts"] + params["num_carry"], params["num_carry"]
 
         def turn(carry: Any, entries: Any) -> Any:
-            results, operands = run(params["program"], [*values[:consts], *carry, *entries[0]], places, entries[1],
-                                    depth)
+            results, operands = run(params["program"], [*values[:consts], *carry, *entries[0]], places,
+                                    {**added, **entries[1]}, depth)
             return results[:count], (results[count:], operands)
         carry, (stacked, operands) = scan(
             turn, [_number(value) for value in values[consts:carried]],
-            (values[carried:], {number: added[number] for number in _numbers(places)}), params["length"],
-            params["reverse"], params["unroll"])
-        return [*carry, *stacked], operands
+            (values[carried:], {number: added[number] for number in _numbers(places) if number not in summed}),
+            params["length"], params["reverse"], params["unroll"])
+        return [*carry, *stacked], {number: found if number not in summed else tree.map(
+            lambda sums: fnp.sum(sums, axis=0), found) for number, found in operands.items()}
+
+    def run_while(loop: Equation, values: Sequence[Any], places: Places, added: dict[int, Any], depth: int,
+                  ) -> tuple[list[Any], dict[int, list[Any]]]:
+        """Run a `while_loop`, which carries the sums of the uses in it."""
+        params, numbers = loop.params, _numbers(places)
+        asked = params["num_condition_consts"]
+        first = asked + params["num_body_consts"]
+        given = [*map(_number, values)]
+
+        def goes_on(state: Any) -> Any:
+            return eval_program(params["condition"], [*given[:asked], *state[0]], lambda equation, own: bind(
+                equation.primitive, *own, **equation.params))[0]
+
+        def turn(state: Any) -> Any:
+            carry, sums = state
+            results, operands = run(params["body"], [*given[asked:first], *carry], places, added, depth)
+            return results, tree.map(fnp.add, sums, operands)
+        carry, sums = while_loop(goes_on, turn, (given[first:], {number: nothing[number][0] for number in numbers}))
+        return carry, sums
 
     def loss(outputs: list[Any], given: list[Any]) -> tuple[Any, list[Any]]:
         inputs = [*traced.inputs]
@@ -211,7 +276,9 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int]) ->
         (value,), operands = run(program, inputs, places, dict(enumerate(outputs)))
         return value, [operands[number] for number in range(len(uses))]
 
-    zeros = [fnp.zeros((*use.lengths, *var.aval.shape), var.aval.dtype) for use in uses for var in use.equation.outputs]
+    zeros = [nothing[number][1] if number in summed else fnp.zeros(
+        (*use.lengths, *use.equation.outputs[0].aval.shape), use.equation.outputs[0].aval.dtype)
+        for number, use in enumerate(uses)]
     given = [traced.inputs[first + place] for place in direct]
     (cotangents, gradients), operands = grad(loss, argnums=(0, 1), has_aux=True)(zeros, given)
     return operands, cotangents, gradients

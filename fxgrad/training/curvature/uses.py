@@ -27,7 +27,7 @@ class Use(NamedTuple):
 
     `steps` lead from the parameter to the array that is used, in other forms: reshaped, or an entry of it. `axes` are
     the axes of that array which the operand has, in its order; the axes of `layer` are those of the array. `path` has
-    the scans in whose bodies the equation is, with None, and the `cond`s with the number of the branch that it is in,
+    the loops in whose bodies the equation is, with None, and the `cond`s with the number of the branch that it is in,
     outermost first. The scans at the numbers `entered` go through the entries of the parameter; in the steps of the
     others it is the same.
     """
@@ -43,7 +43,12 @@ class Use(NamedTuple):
     @property
     def loops(self) -> tuple[Equation, ...]:
         """The scans in whose bodies the equation is, outermost first."""
-        return tuple(equation for equation, branch in self.path if branch is None)
+        return tuple(equation for equation, _ in self.path if equation.primitive is primitives.scan)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the equation is in a `while_loop`, whose number of steps is unknown."""
+        return any(equation.primitive is primitives["while"] for equation, _ in self.path)
 
     @property
     def is_conditional(self) -> bool:
@@ -107,7 +112,7 @@ def is_short(equation: Equation, longest: int) -> bool:
 
 
 def find_uses(program: Program, parameters: Sequence[Variable]) -> list[ParameterUses]:
-    """Return the uses of some inputs of an opened `program`, also in the bodies of its scans and in branches."""
+    """Return the uses of some inputs of an opened `program`, also in the bodies of its loops and in branches."""
     search = _Search(len(parameters))
     search.walk(program, {var: _View(number, (), tuple(range(len(var.aval.shape))))
                           for number, var in enumerate(parameters)}, ())
@@ -143,6 +148,8 @@ class _Search:
                         view._replace(steps=(*view.steps, (view.axes, *steps)), axes=axes))
             elif equation.primitive is primitives.scan:
                 self._walk_loop(equation, places, views, path)
+            elif equation.primitive is primitives["while"]:
+                self._walk_while(equation, places, views, path)
             elif equation.primitive is primitives.cond:
                 self._walk_branches(equation, places, views, path)
             else:
@@ -177,7 +184,7 @@ class _Search:
         first = consts + loop.params["num_carry"]
         inner: dict[Variable, _View] = {}
         unchanged = []
-        count = sum(branch is None for _, branch in path)
+        count = sum(equation.primitive is primitives.scan for equation, _ in path)
         for place in places:
             var, view = body.inputs[place], views[loop.inputs[place]]  # type: ignore[index]
             if place >= first:
@@ -188,6 +195,26 @@ class _Search:
             elif body.outputs[place - consts] is var:
                 inner[var] = views[loop.outputs[place - consts]] = view
                 unchanged.append(place - consts)
+            else:
+                self._reasons.setdefault(view.leaf, ("a loop changes it", _line(loop)))
+        self.walk(body, inner, (*path, (loop, None)), unchanged)
+
+
+    def _walk_while(self, loop: Equation, places: Sequence[int], views: dict[Variable, _View], path: Path) -> None:
+        """Find uses in the body of a `while_loop`; its condition has no derivative."""
+        body, asked = loop.params["body"], loop.params["num_condition_consts"]
+        first = asked + loop.params["num_body_consts"]
+        inner: dict[Variable, _View] = {}
+        unchanged = []
+        for place in places:
+            if place < asked:
+                continue
+            var, view = body.inputs[place - asked], views[loop.inputs[place]]  # type: ignore[index]
+            if place < first:
+                inner[var] = view
+            elif body.outputs[place - first] is var:
+                inner[var] = views[loop.outputs[place - first]] = view
+                unchanged.append(place - first)
             else:
                 self._reasons.setdefault(view.leaf, ("a loop changes it", _line(loop)))
         self.walk(body, inner, (*path, (loop, None)), unchanged)

@@ -31,6 +31,10 @@ OF_ONE = {
     "flat after": lambda x: (A @ x).reshape(25) * np.arange(25.0),
     "other cuts": lambda x: (x @ B)[:4].reshape(2, 10) @ np.arange(10.0),
     "differences": lambda x: x[1:] @ A - x[:-1],
+    "a stencil": lambda x: x[1:-1, 1:-1] ** 2 - x[:-2, 1:-1] - x[2:, 1:-1] - x[1:-1, ::2][:, :3] * x[1:-1, 2:],
+    "parts of a product": lambda x: np.tanh((x @ B)[:, :2] * (x @ B)[:, 2:4])[::-1, ::-1] - (x @ B)[:, 3:],
+    "zeros around": lambda x: np.pad(x @ A, ((1, 0), (0, 2)))[:5, 1:6] * np.pad(x, 1)[1:-1, 2:],
+    "one row": lambda x: x[2][:, None] * x[:, 1] + np.pad(x[:1], ((2, 2), (0, 0))),
     "outer": lambda x: x.sum(0)[:, None] * x.sum(1)[None],
     "sums": lambda x: (x.sum(0)[None] - x.sum(1)[:, None]) * C,
     "sum of all": lambda x: x.sum() * C,
@@ -166,6 +170,11 @@ def test_no_pass_is_made_where_the_matrix_is_a_product_of_arrays():
                if equation.primitive.name == "dot_general")
 
 
+def test_slices_of_a_product_are_slices_of_its_factors():
+    found = fxgrad.make_program(fxgrad.jacobian(lambda x: (x @ B)[:, :2] * (x @ C)[:, 3:]))(X)
+    assert max(equation.outputs[0].aval.size for equation in found.equations if equation.primitive.name == "mul") <= 50
+
+
 def test_an_operation_without_a_rule_takes_columns_from_there_on():
     names = operations(fxgrad.jacobian(lambda x: np.cumsum(A @ x @ B, 0)), X)
     assert names.count("dot_general") == 0
@@ -225,6 +234,28 @@ def test_loops_branches_and_custom_rules_in_between():
         return fxgrad.lax.cond(x[0, 0] > 0, lambda: last * sums, lambda: last @ C)
     assert_equal(fxgrad.jacobian(function)(X), fxgrad.jacobian(function, chunk_size=4)(X))
     assert_equal(fxgrad.jacobian(lambda x: A @ double(x @ B), mode="reverse")(X), 2.0 * of_jax()[0]["product"])
+
+
+def test_jitted_functions_inside_stay_units_and_are_factored():
+    inner = fxgrad.jit(lambda x, y: (A @ x @ B, np.tanh(y) * x.sum(0), C))
+
+    def function(x):
+        one, other, constant = inner(x * 2.0, x[0])
+        return fxgrad.jit(lambda z: z @ C)(one) + other + constant
+
+    def plain(x):
+        return A @ (x * 2.0) @ B @ C + np.tanh(x[0]) * (x * 2.0).sum(0) + C
+    for mode in ("forward", "reverse"):
+        assert_equal(fxgrad.jacobian(function, mode=mode)(X), fxgrad.jacobian(plain, mode=mode, chunk_size=7)(X))
+        assert_equal(fxgrad.jit(fxgrad.jacobian(function, mode=mode))(X), fxgrad.jacobian(plain)(X))
+    assert_equal(fxgrad.vmap(fxgrad.jacobian(function))(np.stack([X, Y]))[1], fxgrad.jacobian(plain)(Y))
+    found, expected = (fxgrad.hessian(lambda x, each=each: np.sum(each(x) ** 2))(X) for each in (function, plain))
+    assert_equal(found, expected, 1e-9)
+    found = fxgrad.make_program(fxgrad.jacobian(lambda x: fxgrad.jit(lambda x: A @ x @ B)(x)))(X)
+    assert sum(equation.primitive.name == "dot_general" for call in found.equations for program in call.programs
+               for equation in program.equations) == 2  # the value itself
+    assert fxgrad.jacobian(lambda x: fxgrad.jit(lambda x: x @ np.zeros((5, 0)))(x) @ np.zeros((0, 2)))(X).shape == (
+        5, 2, 5, 5)
 
 
 def test_a_closure_over_an_outer_argument_is_differentiated_too():

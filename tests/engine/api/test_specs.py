@@ -356,6 +356,8 @@ WRITE = ("{call} needs a number for the size n, " + STANDS + "Write fxgrad.numpy
      "fori_loop to choose or repeat pieces of code, or make the argument static (static_argnums). "
      "fxgrad.python_control_flow(f) compiles the `if`, `for` and `while` of f")),
     (lambda x: fxgrad.lax.associative_scan(fnp.add, x), UNTOLD.format(question="n < 2")),
+    (lambda x: np.array_equal(x, np.ones((3, 3))),
+     UNTOLD.format(question="array_equal: whether the shapes (n, 3) and (3, 3) are equal")),
 ])
 def test_where_a_number_is_needed(function: Any, message: str) -> None:
     with pytest.raises(FxgradError) as caught:
@@ -371,6 +373,17 @@ NUMBERS = ("{what}: x is f64[n,3], and every size must be a number there. Give a
 
 
 @pytest.mark.slow
+def test_equality_of_arrays_of_sizes_with_names() -> None:
+    specs = symbolic_spec("n", 3), symbolic_spec("n+1", 3)
+    for function in (fnp.array_equal, fnp.array_equiv):
+        program = fxgrad.make_program(function)(specs[0], specs[0])
+        assert [bool(program(np.ones((2, 3)), np.full((2, 3), value))) for value in (1.0, 2.0)] == [True, False]
+    for others in (specs[1], symbolic_spec("m", 4), symbolic_spec("n")):
+        assert not fxgrad.make_program(fnp.array_equal)(specs[0], others)(
+            np.ones((2, 3)), np.ones(tuple(size if isinstance(size, int) else size.at({"n": 2, "m": 2})
+                                           for size in others.shape)))
+
+
 @pytest.mark.parametrize(("call", "what"), [
     (lambda f, x: fxgrad.jit(f).lower(x), "jit(function).lower"),
     (lambda f, x: fxgrad.stablehlo(f)(x), "jit(function).lower"),

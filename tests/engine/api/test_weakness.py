@@ -197,3 +197,13 @@ def test_jacobians_are_weak_as_what_they_are_rows_or_columns_of() -> None:
                       (fxgrad.jacfwd(lambda b: np.sum(x * b)), False)):
         aval = fxgrad.make_program(fun)(2.0).outputs[0].aval
         assert (aval.weak, aval.shape) == (weak, ())
+
+
+def test_integers_have_the_methods_of_numpys() -> None:
+    number = fnp.floor_divide(7, 2)
+    assert type(number) is Integer
+    assert number.reshape(1, 1).tolist() == [[3]]
+    assert (number.sum(), number.T, number.tolist(), number.is_integer()) == (3, 3, 3, True)
+    assert not hasattr(number, "__array_interface__")
+    with pytest.raises(AttributeError, match="'Integer' object has no attribute 'sharding'"):
+        _ = number.sharding

@@ -249,6 +249,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         np.array([7, -7, 2 ** 31 - 1, -2 ** 31], np.int32), np.array([2, 2, -3, 5], np.int32))),
     "jit": (fxgrad.jit(lambda x: fxgrad.nn.softmax(fxgrad.nn.softmax(x))), (X,)),
     "empty": (lambda x: [np.sum(x, axis=0), x + 1.0, np.concatenate([x, X])], (np.zeros((0, 3)),)),
+    "nothing times a constant": (lambda x: x @ KERNEL.reshape(3, -1), (np.zeros((0, 3)),)),
     "layer norm": (fxgrad.grad(lambda x: (fxgrad.nn.layer_norm(x) ** 3).sum()), (X,)),
 }
 

@@ -283,6 +283,58 @@ def test_steps_of_a_loop_that_run_a_branch_are_its_positions() -> None:
     np.testing.assert_allclose(found.outputs[0], slopes.T @ slopes / 6, rtol=1e-11)
 
 
+@pytest.mark.parametrize("sharing", ["expand", "reduce"])
+def test_factors_in_a_while_loop_are_those_of_its_steps(sharing: str) -> None:
+    params = {"b": draw(3), "g": draw(3), "u": draw(3, 2), "w": draw(3, 3)}
+    x, counts = draw(5, 3), np.array([1, 4, 0, 2, 3])
+
+    def step(params: Any, h: Any, x: Any) -> Any:
+        return fnp.tanh(h @ params["w"] + params["b"] + x) * params["g"]
+
+    def loss(params: Any, x: Any, count: Any) -> Any:
+        _, h = fxgrad.while_loop(lambda state: state[0] < count,
+                                 lambda state: (state[0] + 1, step(params, state[1], x)), (0, x))
+        return fnp.sum((h @ params["u"]) ** 2)
+
+    def unrolled(params: Any, x: Any, count: Any) -> Any:
+        h = x
+        for number in range(4):
+            h = fxgrad.cond(number < count, lambda h=h: step(params, h, x), lambda h=h: h)
+        return fnp.sum((h @ params["u"]) ** 2)
+
+    found = curvature.kfac_factors(loss, sharing=sharing)
+    expected = curvature.kfac_factors(unrolled, sharing=sharing)(params, x, counts)
+    for factors in (found(params, x, counts), fxgrad.jit(found)(params, x, counts)):
+        for name in params:
+            np.testing.assert_allclose(factors[name].inputs, expected[name].inputs, rtol=1e-10, atol=1e-13)
+            np.testing.assert_allclose(factors[name].outputs, expected[name].outputs, rtol=1e-10, atol=1e-13)
+    value = draw(3, 3)
+    assert found(params, x, counts)["w"].solve(value, 0.1).shape == (3, 3)
+    norms = curvature.per_example_norms(loss)(params, x, counts)
+    gradients = fxgrad.vmap(fxgrad.grad(loss), (None, 0, 0))(params, x, counts)
+    np.testing.assert_allclose(norms ** 2, sum(np.sum(leaf.reshape(5, -1) ** 2, 1) for leaf in gradients.values()))
+
+
+def test_loops_and_branches_in_a_while_loop() -> None:
+    w, x = draw(3, 3), draw(4, 3)
+
+    def loss(w: Any, x: Any) -> Any:
+        def turn(state: Any) -> Any:
+            h = fxgrad.scan(lambda h, _: (fnp.tanh(h @ w), None), state[1], length=2)[0]
+            return state[0] + 1, fxgrad.cond(h[0] > 0, lambda: fnp.sin(h @ w), lambda: h)
+        return fnp.sum(fxgrad.while_loop(lambda state: state[0] < 3, turn, (0, x))[1] @ w)
+
+    def unrolled(w: Any, x: Any) -> Any:
+        h = x
+        for _ in range(3):
+            h = fnp.tanh(fnp.tanh(h @ w) @ w)
+            h = fxgrad.cond(h[0] > 0, lambda h=h: fnp.sin(h @ w), lambda h=h: h)
+        return fnp.sum(h @ w)
+    found, expected = (curvature.kfac_factors(each)(w, x) for each in (loss, unrolled))
+    np.testing.assert_allclose(found.inputs, expected.inputs, rtol=1e-10)
+    np.testing.assert_allclose(found.outputs, expected.outputs, rtol=1e-10)
+
+
 def test_a_branch_that_no_example_runs_has_zeros() -> None:
     found = curvature.kfac_factors(lambda w, x: fxgrad.cond(
         x[0] > 5.0, lambda: fnp.sum(fnp.tanh(x @ w)), lambda: 0.0))(np.ones((2, 3)), np.ones((4, 2)))
