@@ -168,6 +168,8 @@ def _read(array: Any, index: Any) -> TracedSlice:
     axis = unknown[0]
     start, length, step = _bounds(entries[axis], shape[axis])
     whole = blocks.item(array, (*entries[:axis], slice(None), *entries[axis + 1:]))
+    if type(whole) is Tracer:  # a recording that captures it would refer to the array that it is a view of
+        whole = Tracer(whole.tape, whole.variable)
     part = entries[axis]
     if part.start is None and part.step is None:
         values = whole

@@ -114,8 +114,43 @@ def steps_and_items(x, n):
     return a, a[::n + 1].sum(), b[0], b[-1], b[n], b[1:].sum(), total
 
 
-CASES = [reversed_part, shifted, changed_in_place, rows_of_a_matrix, reductions, of_integers, cholesky, eliminated,
-         inserted, steps_and_items]
+class Window:
+    def __init__(self):
+        self.buffer, self.n = np.zeros(8), 0
+
+    def add(self, v):
+        self.buffer[self.n] = v
+        self.n += 1
+
+    def drop(self):
+        self.buffer[:self.n - 1] = self.buffer[1:self.n]
+        self.n -= 1
+
+    def mean(self):
+        return np.mean(self.buffer[:self.n])
+
+
+def of_an_object(x, n):
+    window, out = Window(), np.zeros(6)
+    for i in range(6):
+        window.add(np.cos(x * i))
+        if i > n:
+            window.drop()
+        out[i] = window.mean()
+    return out, window.buffer
+
+
+def probabilities(x, n):
+    p = np.zeros(9)
+    p[0] = 1.0
+    for k in range(1, n + 5):
+        p[1:k + 1] = p[1:k + 1] * 0.5 * x + p[:k] * 0.5
+        p[0] *= 0.5
+    return p
+
+
+CASES = [of_an_object, probabilities, reversed_part, shifted, changed_in_place, rows_of_a_matrix, reductions,
+         of_integers, cholesky, eliminated, inserted, steps_and_items]
 
 
 @pytest.mark.slow
