@@ -10,12 +10,14 @@ import traceback
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
+from fxgrad.engine import tree
 from fxgrad.engine.caches import Cache, cached
-from fxgrad.engine.control_flow.blocks import LocalContainers
+from fxgrad.engine.control_flow.blocks import LocalContainers, UnknownLength, refuse
 from fxgrad.engine.control_flow.names import OPERATORS, is_generated
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
 from fxgrad.engine.tracebacks import shorten_traceback
+from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.transparency.sources import FUTURE, nested_codes, syntax_tree
 from fxgrad.engine.user_lines import at_user_line, file_name, function_name, is_user_file
 from fxgrad.errors import ConcretizationError, UnsupportedError
@@ -54,7 +56,12 @@ class ConvertedFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             with LocalContainers():
-                return self.converted(*args, **kwargs)
+                result = self.converted(*args, **kwargs)
+                if current.get() is not None and any(isinstance(leaf, UnknownLength) for leaf in tree.leaves(result)):
+                    name = function_name(self.__wrapped__)  # type: ignore[attr-defined]
+                    raise refuse(f"{name} returns a slice with a traced bound, whose length is not known. Return the "
+                                 "whole array, and the bounds beside it")
+                return result
         except Exception as error:  # noqa: BLE001  (raised again)
             _name_reason(error)
             __tracebackhide__ = True

@@ -293,3 +293,12 @@ def test_options_of_reductions_are_refused() -> None:
     assert str(refused.value).startswith(
         "min with initial= does not take a slice with a traced bound, whose length is not known. Go over the items in "
         "a loop with an `if`\n  at test_traced_slices.py:")
+
+
+def test_slices_of_unknown_length_are_not_returned() -> None:
+    def front(x: Any, n: Any) -> Any:
+        return {"front": x[:n], "n": n}
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(front))(np.ones(3), 2)
+    assert "front returns a slice with a traced bound, whose length is not known. Return the whole array" in str(
+        refused.value)
