@@ -709,18 +709,6 @@ def cholesky(x, n):
     return L
 
 
-def insertion(x, n):
-    a = np.sin(x * np.arange(7.0))
-    for i in range(1, 7):
-        key = a[i]
-        j = i - 1
-        while j >= 0 and a[j] > key:
-            a[j + 1] = a[j]
-            j -= 1
-        a[j + 1] = key
-    return a
-
-
 def cellauto(x, n):
     rule = 110
     s = np.zeros(16, int)

@@ -12,6 +12,7 @@ import pytest
 import fxgrad
 from fxgrad import grad, jit, python_control_flow, vmap
 from fxgrad.errors import ControlFlowError
+from tests.support.converted import assert_as_numpy
 
 
 class Grid:
@@ -111,14 +112,7 @@ CASES = [attributes, items_of_a_dict, items_of_a_list, fields, containers_of_con
 @pytest.mark.parametrize("function", CASES)
 @pytest.mark.parametrize("args", [(1.5, 2), (-0.5, 1), (0.7, 0)])
 def test_items_are_stored_as_numpy_does(function: Any, args: tuple[float, int]) -> None:
-    expected = fxgrad.tree.leaves(function(*args))
-    for found in (fxgrad.make_program(python_control_flow(function))(*args)(*args),
-                  python_control_flow(function)(*args)):
-        for one, other in zip(fxgrad.tree.leaves(found), expected, strict=True):
-            assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
-            assert np.asarray(one).dtype == np.asarray(other).dtype
-    for one, other in zip(fxgrad.tree.leaves(jit(python_control_flow(function))(*args)), expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)
+    assert_as_numpy(function, args)
 
 
 @pytest.mark.parametrize("function", [attributes, fields])

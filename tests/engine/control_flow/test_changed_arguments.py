@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import fxgrad
 from fxgrad import grad, jit, python_control_flow, vmap
 from fxgrad.errors import ControlFlowError
+from tests.support.converted import assert_as_numpy
 
 
 def swap(a, i, j):
@@ -213,18 +213,7 @@ CASES = [heap_sort, heap_object, bubble_sort, known_calls, merge_sort, through_t
 @pytest.mark.parametrize("function", CASES)
 @pytest.mark.parametrize("args", [(1.5, 2), (-0.5, 3), (0.7, 0)])
 def test_arrays_change_as_in_numpy(function: Any, args: tuple[float, int]) -> None:
-    expected = fxgrad.tree.leaves(function(*args))
-    gc.disable()  # what is refused does not depend on when garbage is collected
-    try:
-        program = fxgrad.make_program(python_control_flow(function))(*args)
-    finally:
-        gc.enable()
-    for found in (program(*args), python_control_flow(function)(*args)):
-        for one, other in zip(fxgrad.tree.leaves(found), expected, strict=True):
-            assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
-            assert np.asarray(one).dtype == np.asarray(other).dtype
-    for one, other in zip(fxgrad.tree.leaves(jit(python_control_flow(function))(*args)), expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)
+    assert_as_numpy(function, args)
 
 
 @pytest.mark.parametrize("function", [heap_object, through_three_functions])
