@@ -146,10 +146,8 @@ class _Search:
                 for var, (steps, axes) in zip(equation.outputs, moved, strict=True):
                     views[var] = view._replace(axes=tuple(view.axes[axis] for axis in axes)) if not steps else (
                         view._replace(steps=(*view.steps, (view.axes, *steps)), axes=axes))
-            elif equation.primitive is primitives.scan:
+            elif equation.primitive in (primitives.scan, primitives["while"]):
                 self._walk_loop(equation, places, views, path)
-            elif equation.primitive is primitives["while"]:
-                self._walk_while(equation, places, views, path)
             elif equation.primitive is primitives.cond:
                 self._walk_branches(equation, places, views, path)
             else:
@@ -179,14 +177,22 @@ class _Search:
                       (*path, (equation, number)))
 
     def _walk_loop(self, loop: Equation, places: Sequence[int], views: dict[Variable, _View], path: Path) -> None:
-        """Find uses in the body of a scan, which is given parameters as they are, or entry by entry."""
-        body, consts = loop.params["program"], loop.params["num_consts"]
-        first = consts + loop.params["num_carry"]
+        """Find uses in the body of a loop, which is given parameters as they are, or by a scan entry by entry."""
+        params = loop.params
+        if loop.primitive is primitives.scan:
+            body, asked, consts = params["program"], 0, params["num_consts"]
+            first = consts + params["num_carry"]
+        else:
+            body, asked, consts = params["body"], params["num_condition_consts"], params["num_body_consts"]
+            first = len(body.inputs)
         inner: dict[Variable, _View] = {}
         unchanged = []
         count = sum(equation.primitive is primitives.scan for equation, _ in path)
-        for place in places:
-            var, view = body.inputs[place], views[loop.inputs[place]]  # type: ignore[index]
+        for operand in places:
+            place = operand - asked
+            if place < 0:  # of the condition, which has no derivative
+                continue
+            var, view = body.inputs[place], views[loop.inputs[operand]]  # type: ignore[index]
             if place >= first:
                 inner[var] = _View(view.leaf, (*view.steps, (view.axes, ("entries", 0))),
                                    tuple(range(len(var.aval.shape))), (*view.entered, count))
@@ -195,26 +201,6 @@ class _Search:
             elif body.outputs[place - consts] is var:
                 inner[var] = views[loop.outputs[place - consts]] = view
                 unchanged.append(place - consts)
-            else:
-                self._reasons.setdefault(view.leaf, ("a loop changes it", _line(loop)))
-        self.walk(body, inner, (*path, (loop, None)), unchanged)
-
-
-    def _walk_while(self, loop: Equation, places: Sequence[int], views: dict[Variable, _View], path: Path) -> None:
-        """Find uses in the body of a `while_loop`; its condition has no derivative."""
-        body, asked = loop.params["body"], loop.params["num_condition_consts"]
-        first = asked + loop.params["num_body_consts"]
-        inner: dict[Variable, _View] = {}
-        unchanged = []
-        for place in places:
-            if place < asked:
-                continue
-            var, view = body.inputs[place - asked], views[loop.inputs[place]]  # type: ignore[index]
-            if place < first:
-                inner[var] = view
-            elif body.outputs[place - first] is var:
-                inner[var] = views[loop.outputs[place - first]] = view
-                unchanged.append(place - first)
             else:
                 self._reasons.setdefault(view.leaf, ("a loop changes it", _line(loop)))
         self.walk(body, inner, (*path, (loop, None)), unchanged)
