@@ -118,10 +118,10 @@ def test_forward_mode_of_a_vjp_rule_transposes_it() -> None:
 
 
 def test_a_rule_is_stored_once() -> None:
-    """However often its function is called. The forward pass of a rule calls it once more, on its own tape."""
+    """However often its function is called; the forward pass of a rule, which calls it too, follows that call."""
     once, often = (header_of(saved(function, X)) for function in (
         lambda x: scaled(x, x), lambda x: scaled(scaled(x, x), scaled(x, x))))
-    assert [rule["name"] for rule in once["rules"]] == [rule["name"] for rule in often["rules"]] == ["scaled"] * 2
+    assert [rule["name"] for rule in once["rules"]] == [rule["name"] for rule in often["rules"]] == ["scaled"]
     assert "rules" not in header_of(saved(fnp.sin, X))
 
 

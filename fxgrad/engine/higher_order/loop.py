@@ -69,7 +69,6 @@ from fxgrad.engine.higher_order.wiring import (
     primal_step,
     select_outputs,
 )
-from fxgrad.engine.ops import arithmetic
 from fxgrad.engine.ops.comparison import lt
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.reductions import reduce_max
@@ -179,9 +178,7 @@ def transpose_steps(count: Any, cotangents: Sequence[Any], consts: Sequence[Any]
     arriving = [instantiate_zeros(cotangent) for cotangent in select_marked(cotangents, carried)]
     fixed = [*back.captured, *known_consts]
     if state:
-        # A sweep counts down from the number of steps, which is negative for none.
-        steps = arithmetic.max(count, zeros(aval_of(count)))
-        found = bind_sweep(steps, step, known_consts, back.program, fixed, state, [*sums, *arriving])
+        found = bind_sweep(count, step, known_consts, back.program, fixed, state, [*sums, *arriving])
     else:
         found = bind_for(count, back.program, fixed, [*sums, *arriving])
     return cotangents_of([*consts, *carry], (*const_marks, *carried), found)

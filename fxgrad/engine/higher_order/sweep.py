@@ -75,7 +75,8 @@ def bind_sweep(count: Any, step: Program, step_consts: Sequence[Any], back: Prog
                state: Sequence[Any], carry: Sequence[Any]) -> list[Any]:
     """Return the carry after `back` visited the `count` states before each `step`, the last one first.
 
-    `step` takes (constants, state) to the next state, `back` takes (constants, state, carry) to the next carry.
+    There is none where `count` is negative. `step` takes (constants, state) to the next state, `back` takes
+    (constants, state, carry) to the next carry.
     """
     return bind(sweep_p, count, *step_consts, *back_consts, *state, *carry, step=step, back=back,
                 num_step_consts=len(step_consts), num_back_consts=len(back_consts))
@@ -185,7 +186,8 @@ def sweep_as_loops(step: Program, back: Program) -> Derived:
         fixed = [*visit.captured, *step_consts, *back_consts]
         slots = [_store_entry(zeros(slot), value, _number(0))
                  for slot, value in zip(_slot_avals(step.out_avals, size), state, strict=True)]
-        begin = [sub(*count, _number(1)), zeros(INDEX), zeros(_positions_aval(size)), *slots, *carry]
+        last = sub(maximum(*count, _number(0)), _number(1))
+        begin = [last, zeros(INDEX), zeros(_positions_aval(size)), *slots, *carry]
         results = _bind_loop("while", *fixed, *begin, condition=_is_not_negative(visit.program, len(fixed)),
                              body=visit.program, num_condition_consts=0, num_body_consts=len(fixed))
         return results[len(results) - len(carry):]
@@ -203,10 +205,11 @@ def sweep_in_segments(step: Program, back: Program, length: int) -> Derived:
 
     def build(count: list[Any], step_consts: list[Any], back_consts: list[Any], state: list[Any], carry: list[Any],
               ) -> list[Any]:
-        segments = div(add(*count, _number(length - 1)), _number(length))
+        steps = maximum(*count, _number(0))
+        segments = div(add(steps, _number(length - 1)), _number(length))
         return apply_equations(loops.program, [
             *loops.captured, segments, *segment.captured, *step_consts, *visit.captured, *step_consts, *back_consts,
-            *state, *count, *carry])[1:]
+            *state, steps, *carry])[1:]
 
     return derive_grouped(back, ("in segments", step, length), build, count=[INDEX], step_consts=ahead.consts,
                           back_consts=behind.consts, state=step.out_avals, carry=back.out_avals)
@@ -340,13 +343,14 @@ def _store_entry(table: Any, value: Any, place: Any) -> Any:
 def _loops_and_inputs(values: Sequence[Any], step: Program, back: Program) -> tuple[Program, list[Any]]:
     """Return the program made of loops, and its inputs."""
     derived = sweep_as_loops(step, back)
-    return derived.program, [*derived.captured, convert(values[0], dtypes.int32), *values[1:]]
+    count = convert(maximum(values[0], zeros(aval_of(values[0]))), dtypes.int32)
+    return derived.program, [*derived.captured, count, *values[1:]]
 
 
 def _emit(lax: Any, *values: Any, step: Program, back: Program, **counts: int) -> list[Any]:
     length = segment_length(step.out_avals)
     derived = sweep_as_loops(step, back) if length == 1 else sweep_in_segments(step, back, length)
-    count = lax.convert_element_type(values[0], np.int32)
+    count = lax.convert_element_type(lax.max(values[0], np.zeros((), values[0].dtype)), np.int32)
     return xla_executor.emit(derived.program, [*derived.captured, count, *values[1:]])
 
 

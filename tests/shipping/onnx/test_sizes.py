@@ -15,7 +15,8 @@ from fxgrad.errors import FxgradError, UnsupportedError
 from tests.support.sized_functions import FUNCTIONS, drawn, spec_of
 from tests.support.with_onnx import check, close, readable, run, to_onnx
 
-REFUSED = {"cumsum", "prod", "solve", "chol", "det", "inv", "eigh", "svd", "batchsolve", "fft", "fftn"}
+REFUSED = {"cumsum", "prod", "solve", "chol", "det", "inv", "eigh", "svd", "batchsolve", "fft", "fftn",
+           "irfft", "convolution by transforms"}
 """What takes as many nodes as a size says (some in the gradient alone), factorizations, and complex numbers."""
 SINGLE = {"attn", "attnc", "random"}
 """These compute in float32 on the way."""

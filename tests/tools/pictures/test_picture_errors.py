@@ -67,7 +67,7 @@ CASES: dict[str, tuple[type[Exception], Callable[[], object], str]] = {
     "gradients of integers": (
         ArgumentError, lambda: fxgrad.draw(rounded, show="joint")(5),
         ("draw: show='joint' needs an argument and a result with derivatives, and rounded takes n: i64*[] and returns "
-        "i64[]; draw it with show='forward'")),
+        "i64*[]; draw it with show='forward'")),
     "the ending of a file": (
         ArgumentError, lambda: fxgrad.draw(PROGRAM).save("picture.png"),
         ("draw: a file that ends with '.png' is none of a picture; save it as .svg, .dot, .gv, .mmd, .mermaid, .html, "
