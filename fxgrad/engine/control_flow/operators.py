@@ -279,8 +279,8 @@ def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, names: C
 
 def _stage_for(sequence: Sequences, body: FunctionType, stopped: FunctionType | None, names: Callable[[], Names],
                *, guaranteed: bool) -> None:
-    length = sequence.length
-    counter = Counter(convert(length, np.dtype("int64")), sequence.item)
+    length = sequence.length if is_unknown(sequence.length) else convert(sequence.length, np.dtype("int64"))
+    counter = Counter(length, sequence.item)
     loop("for", stopped, body, names(), counter, guaranteed=guaranteed)
 
 
@@ -324,20 +324,19 @@ def _range(*args: Any) -> Any:
 
 
 def _range_length(start: Any, stop: Any, step: Any) -> Any:
-    """Return the length of a range with traced bounds, as int64: differences of narrower integers may overflow.
+    """Return the length of a range with traced bounds; it may be negative, and stands for 0 then.
 
-    It may be negative, and stands for 0 then.
+    A difference is one of int64, since those of narrower integers may overflow.
     """
+    if not is_unknown(start) and not is_unknown(step) and (start, step) == (0, 1) and aval_of(stop).dtype.itemsize >= 4:
+        return stop
     start, stop, step = (convert(each, np.dtype("int64")) if is_unknown(each) else int(each)
                          for each in (start, stop, step))
     if is_unknown(step):
         first, last, size = fnp.where(step > 0, start, stop), fnp.where(step > 0, stop, start), fnp.abs(step)
     else:
         first, last, size = (start, stop, step) if step > 0 else (stop, start, -step)
-    if not is_unknown(first) and first == 0:
-        span = last
-    else:
-        span = fnp.where(first < last, last - first, 0)
+    span = fnp.where(first < last, last - first, 0)
     return span if not is_unknown(size) and size == 1 else (span + (size - 1)) // size
 
 
@@ -369,7 +368,8 @@ def _reversed(iterable: Any) -> Any:
     found = _as_sequence(iterable)
     if found is None:
         return reversed(iterable)
-    return Sequences(found.length, lambda number: found.item(found.length - 1 - number),
+    length = convert(found.length, np.dtype("int64")) if is_unknown(found.length) else found.length
+    return Sequences(found.length, lambda number: found.item(length - 1 - number),
                      lambda: iter([*found.plain()][::-1]))
 
 

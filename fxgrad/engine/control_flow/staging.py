@@ -843,7 +843,7 @@ class _Loop:
             more = None
             if counter is not None:
                 number, *tracers = tracers
-                more = lt(number, counter.length)
+                more = lt(number, convert(counter.length, _COUNTER.dtype))
             write(self.cells, self.containers.write(self._values_of(tracers)))
             with Block(self.what, repeats=True) as around:
                 value = test()

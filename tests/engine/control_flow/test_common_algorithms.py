@@ -26,5 +26,5 @@ def test_compiled_functions_equal_the_function(function: Any) -> None:
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
-def test_there_are_sixty_six() -> None:
-    assert len(FUNCTIONS) == 66
+def test_there_are_sixty_five() -> None:
+    assert len(FUNCTIONS) == 65
