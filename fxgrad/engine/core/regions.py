@@ -128,12 +128,18 @@ def rewrite_programs(equation: Equation, rewrite: Callable[[Region], Program]) -
 # --- what depends on what -----------------------------------------------------------------------------------------
 
 
-def dependent_outputs(program: Program, marks: Sequence[bool]) -> tuple[bool, ...]:
-    """Return a mask of the outputs of `program` that depend on an input marked in `marks`."""
+def dependent_variables(program: Program, marks: Sequence[bool]) -> set[Atom]:
+    """Return the inputs of `program` marked in `marks`, and all variables that depend on one of them."""
     reached: set[Atom] = {var for var, marked in zip(program.inputs, marks, strict=True) if marked}
     for equation in program.equations:
         if not reached.isdisjoint(equation.inputs):
             reached.update(equation.outputs)
+    return reached
+
+
+def dependent_outputs(program: Program, marks: Sequence[bool]) -> tuple[bool, ...]:
+    """Return a mask of the outputs of `program` that depend on an input marked in `marks`."""
+    reached = dependent_variables(program, marks)
     return tuple(atom in reached for atom in program.outputs)
 
 

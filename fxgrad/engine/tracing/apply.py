@@ -9,6 +9,7 @@ from fxgrad.engine.core import backends
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.program import PRIMAL, Equation, Program
 from fxgrad.engine.core.program_properties import has_effects, memoize, used_axes
+from fxgrad.engine.core.regions import dependent_variables
 from fxgrad.engine.core.sources import equation_source, in_place
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.tracing.call_cache import inline_program
@@ -72,14 +73,11 @@ def _parts(program: Program, given: Sequence[bool]) -> tuple[Program, Program, l
 
     None if fewer than `_MANY` depend on none, or an operation among them has an effect or a collective.
     """
-    reached: set[Any] = {var for var, marked in zip(program.inputs, given, strict=True) if marked}
-    known, rest = [], []
+    reached = dependent_variables(program, given)
+    known: list[Equation] = []
+    rest: list[Equation] = []
     for equation in program.equations:
-        if reached.isdisjoint(equation.inputs):
-            known.append(equation)
-        else:
-            rest.append(equation)
-            reached.update(equation.outputs)
+        (known if reached.isdisjoint(equation.inputs) else rest).append(equation)
     if len(known) < _MANY:
         return None
     made = {var for equation in known for var in equation.outputs}

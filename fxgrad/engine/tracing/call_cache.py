@@ -18,6 +18,7 @@ from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.program_properties import memoize
+from fxgrad.engine.core.regions import dependent_variables
 from fxgrad.engine.core.sources import rerecord_source
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.tracing import interning
@@ -257,15 +258,9 @@ def _concerns(tape: Tape, program: Program, given: tuple[bool, ...]) -> bool:
     knows_values = tape.values is not None
 
     def find() -> bool:
-        reached: set[Any] = {var for var, marked in zip(program.inputs, given, strict=True) if marked}
-        used: set[Any] = set()
-        all_reached = True
-        for equation in program.equations:
-            used.update(equation.inputs)
-            if reached.isdisjoint(equation.inputs):
-                all_reached = False
-            else:
-                reached.update(equation.outputs)
+        reached = dependent_variables(program, given)
+        used = {atom for equation in program.equations for atom in equation.inputs}
+        all_reached = not any(reached.isdisjoint(equation.inputs) for equation in program.equations)
         return (all_reached or knows_values) and reached.issuperset(
             atom for atom in program.outputs if type(atom) is Variable) and all(
             marked or var in used for var, marked in zip(program.inputs, given, strict=True))
