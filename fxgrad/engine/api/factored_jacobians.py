@@ -709,7 +709,8 @@ def _between_zeros(config: tuple[int, int, int], array: Any, axis: int) -> Any:
 def _parts(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
     value, axis = inputs[0], equation.params["axis"]
     whole = _explicit(push, value, axis)  # every piece is a slice of the same matrix
-    pieces, start = [], 0
+    pieces: list[Factored] = []
+    start = 0
     for out in equation.outputs:
         size = equation.params["sizes"][len(pieces)] if equation.primitive is split_p else 1
         piece = _along_axes(push, value.aval.resized(axis, size), whole, _alone(
@@ -765,7 +766,8 @@ def _joined_terms(push: _Push, group: dict[int, Term], shapes: Sequence[tuple[in
         return (*term.basis, *_flat(axes))
 
     first = next(iter(group.values()))
-    factors, used = {}, set()
+    factors: dict[int, list[Factor]] = {}
+    used: set[int] = set()
     for place, term in group.items():
         renamed = dict(zip(shared(term), shared(first), strict=True))
         factors[place] = [factor._replace(labels=tuple(renamed.get(label, label) for label in factor.labels))
