@@ -11,6 +11,9 @@ import pytest
 
 import fxgrad
 from fxgrad import checkpoint, lax, nn
+from fxgrad.engine import executors
+from fxgrad.engine.core.backends import use_executor
+from fxgrad.engine.core.walk import eval_program, value_of
 
 random = np.random.default_rng(0)
 A, B, C = random.normal(size=(3, 5, 5))
@@ -342,3 +345,25 @@ def test_a_closure_over_an_outer_argument_is_differentiated_too():
     def by_passes(a):
         return np.sum(fxgrad.jacobian(lambda x: a @ np.sin(x) @ B, chunk_size=6)(X) ** 2)
     assert_equal(fxgrad.grad(outer)(A), fxgrad.grad(by_passes)(A), 1e-9)
+
+
+def test_an_unjitted_matrix_of_derivatives_computes_no_value_that_is_not_returned():
+    executed: list[str] = []
+
+    def execute(program, inputs):
+        executed.extend(equation.primitive.name for equation in program.equations)
+        return eval_program(program, inputs, lambda equation, values: executors.evaluate(
+            equation.primitive, values, equation.params), value_of)
+
+    executor = types.SimpleNamespace(evaluate=executors.evaluate, execute=execute, compute=execute)
+
+    def count(function):
+        executed.clear()
+        with use_executor(executor):
+            function(V)
+        return executed.count("cos")
+
+    def total(x):
+        return np.sum(np.sin(x))
+    assert count(fxgrad.hessian(total)) == count(fxgrad.hessian(total, sparse=True)) == 0
+    assert count(fxgrad.value_and_jacobian(fxgrad.grad(total))) == 1
