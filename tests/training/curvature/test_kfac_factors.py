@@ -65,8 +65,8 @@ def exact(loss: Any, w: Any, x: Any, sharing: str = "expand") -> None:
         np.testing.assert_allclose(factors.product(value), gradient * np.sum(gradient * value), rtol=1e-9, atol=1e-12)
 
 
-def convolved(w: Any, x: Any, **options: Any) -> Any:
-    return fnp.sum(fnp.tanh(fxgrad.lax.conv_general_dilated(x[None], w, (1, 1), "VALID", **options)))
+def convolved(w: Any, x: Any, steps: Any = (1, 1), padding: Any = "VALID", **options: Any) -> Any:
+    return fnp.sum(fnp.tanh(fxgrad.lax.conv_general_dilated(x[None], w, steps, padding, **options)))
 
 
 LOSSES = {
@@ -76,6 +76,14 @@ LOSSES = {
     "convolution": (convolved, (4, 3, 2, 2), (3, 2, 2)),
     "convolution, features last": (
         lambda w, x: convolved(w, x, dimension_numbers=("NHWC", "HWIO", "NHWC")), (2, 2, 3, 4), (2, 2, 3)),
+    "convolution with holes": (lambda w, x: convolved(w, x, rhs_dilation=(2, 2)), (5, 4, 2, 2), (4, 3, 3)),
+    "convolution in steps": (lambda w, x: convolved(w, x, (3, 3)), (5, 4, 2, 2), (4, 3, 3)),
+    "convolution of an image with holes": (lambda w, x: convolved(
+        w, x, padding=((0, 0), (0, 0)), lhs_dilation=(2, 2)), (5, 4, 5, 5), (4, 3, 3)),
+    "transposed convolution": (lambda w, x: fnp.sum(fnp.tanh(fxgrad.lax.conv_transpose(
+        x[None], w, (1, 1), "VALID", dimension_numbers=("NCHW", "OIHW", "NCHW")))), (5, 4, 1, 1), (4, 1, 1)),
+    "convolution in two groups": (lambda w, x: convolved(w, x, feature_group_count=2), (6, 2, 3, 3), (4, 3, 3)),
+    "scale of a layer norm": (lambda w, x: fnp.sum(fnp.sin(fxgrad.nn.standardize(x) * w)), (5,), (5,)),
     "convolution in groups": (lambda w, x: convolved(w, x, feature_group_count=3), (6, 1, 2, 2), (3, 2, 2)),
     "experts": (lambda w, x: fnp.sum(fnp.tanh(fnp.einsum("hd,hde->he", x, w))), (3, 4, 2), (3, 4)),
     "scale": (lambda w, x: fnp.sum(fnp.tanh(w * x)), (3, 2), (3, 2)),
@@ -313,6 +321,40 @@ def test_factors_in_a_while_loop_are_those_of_its_steps(sharing: str) -> None:
     norms = curvature.per_example_norms(loss)(params, x, counts)
     gradients = fxgrad.vmap(fxgrad.grad(loss), (None, 0, 0))(params, x, counts)
     np.testing.assert_allclose(norms ** 2, sum(np.sum(leaf.reshape(5, -1) ** 2, 1) for leaf in gradients.values()))
+
+
+@pytest.mark.parametrize("sharing", ["expand", "reduce"])
+@pytest.mark.parametrize("by_column", [False, True])
+def test_factors_of_lookups_in_a_while_loop_are_those_of_its_steps(sharing: str, by_column: bool) -> None:
+    """Also where branches skip some, the table is read outside too, and indices are out of range."""
+    params = {"table": draw(3, 6) if by_column else draw(6, 3), "w": draw(3, 3)}
+    tokens, counts = np.array([[1, 5, 1, 0], [2, 2, 2, 9], [0, 1, 2, 3]]), np.array([4, 3, 0])
+
+    def read(params: Any, index: Any) -> Any:
+        return fnp.take(params["table"], index, axis=1 if by_column else 0, mode="fill", fill_value=0.0).T
+
+    def step(params: Any, h: Any, tokens: Any, number: Any) -> Any:
+        h = fnp.tanh(h @ params["w"] + fnp.sum(read(params, tokens[number:number + 1] if isinstance(
+            number, int) else fxgrad.lax.dynamic_slice_in_dim(tokens, number, 1)).reshape(-1, 3), 0))
+        return fxgrad.cond(h[0] > 0, lambda: h * fnp.sum(read(params, tokens[0])), lambda: h)
+
+    def loss(params: Any, tokens: Any, count: Any) -> Any:
+        h = fxgrad.while_loop(lambda state: state[0] < count, lambda state: (
+            state[0] + 1, step(params, state[1], tokens, state[0])), (0, np.full(3, 0.1)))[1]
+        return fnp.sum(fnp.sin(h + read(params, tokens[1])))
+
+    def unrolled(params: Any, tokens: Any, count: Any) -> Any:
+        h = np.full(3, 0.1)
+        for number in range(4):
+            h = fxgrad.cond(number < count, lambda h=h, number=number: step(params, h, tokens, number), lambda h=h: h)
+        return fnp.sum(fnp.sin(h + read(params, tokens[1])))
+    found = curvature.kfac_factors(loss, sharing=sharing)
+    expected = curvature.kfac_factors(unrolled, sharing=sharing)(params, tokens, counts)
+    for factors in (found(params, tokens, counts), fxgrad.jit(found)(params, tokens, counts)):
+        assert factors["table"].placement == expected["table"].placement
+        for name in params:
+            np.testing.assert_allclose(factors[name].inputs, expected[name].inputs, rtol=1e-10, atol=1e-13)
+            np.testing.assert_allclose(factors[name].outputs, expected[name].outputs, rtol=1e-10, atol=1e-13)
 
 
 def test_loops_and_branches_in_a_while_loop() -> None:
