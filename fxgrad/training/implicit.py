@@ -14,6 +14,7 @@ from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.callbacks import pure_callback
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.api.custom import custom_jvp
+from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.jacobians import jacobian
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import grad
@@ -47,6 +48,8 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
     - `argmin(x, *args)`, a scalar, is smallest; where given, subject to `equal(x, *args)` = 0 and `at_most(x, *args)`
       <= 0, arrays. A constraint is active that has less than `tolerance` and less than its multiplier to spare. Where
       an active one has a multiplier of 0, x(args) has a kink, and the derivative is that of one side.
+
+    Arguments that are passed by keyword reach all of these functions by keyword.
 
     The solver is any function: a loop of fxgrad's or of Python's, or one of SciPy's. Where its arguments are known, it
     is called with their values. One that cannot be traced needs `like` under `jit` and `vmap`: a container with the
@@ -98,7 +101,13 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
         return grad(lambda x: argmin(x, *args))(x)
 
     @transformation("implicit", solver)
-    def solved(*args: Any) -> Any:
+    def solved(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            by_position = [_by_position(function, [*kwargs]) for function in (
+                solver, root, argmin, fixed_point, equal, at_most, like)]
+            first, one, other, another, equations, bounds, shapes = by_position
+            return implicit(first, root=one, argmin=other, fixed_point=another, equal=equations, at_most=bounds,
+                            like=shapes, solve=solve, tolerance=tolerance)(*args, *kwargs.values())
         x = _run(solver, args, like)
         if not tree.leaves(x):
             raise ArgumentError(at_user_line(
@@ -169,6 +178,18 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
     return solved
 
 
+def _by_position(function: Any, names: list[str]) -> Any:
+    """Return a function whose last arguments are those of these names; what is no function as it is."""
+    if not callable(function):
+        return function
+
+    @functools.wraps(function)
+    def called(*args: Any) -> Any:
+        first = len(args) - len(names)
+        return function(*args[:first], **dict(zip(names, args[first:], strict=True)))
+    return called
+
+
 def _raveled(function: Function | None, x: Any, args: tuple[Any, ...], like: Any) -> Any:
     """Return the values of constraints as a vector, which is empty without any."""
     return fnp.zeros(0, like.dtype) if function is None else ravel_pytree(function(x, *args))[0].astype(like.dtype)
@@ -182,7 +203,8 @@ def _run(solver: Function, args: tuple[Any, ...], like: Any) -> Any:
     except ConcretizationError:
         pass  # under jit or vmap
     else:
-        return solver(*known)
+        with ensure_compile_time_eval():  # what checks in other solvers look at is known, too
+            return solver(*known)
     if like is not None:
         shapes = like(*args) if callable(like) else like
         shapes = tree.map(lambda leaf: leaf if hasattr(leaf, "shape") else np.asarray(leaf), shapes)
@@ -257,13 +279,16 @@ def _tangent_solver(solve: Function | None, what: str) -> Function:
         # A condition on complex numbers need not be holomorphic: their real and imaginary parts are the unknowns.
         is_complex = dtypes.is_complex(flat.dtype)
         parts = fnp.concatenate([fnp.real(flat), fnp.imag(flat)]) if is_complex else flat
+        # Matrices are factored in float32 at least.
+        parts = fnp.astype(parts, np.promote_types(parts.dtype, np.float32))
 
         def whole(parts: Any) -> Any:
-            return parts[:flat.size] + 1j * parts[flat.size:] if is_complex else parts
+            return parts[:flat.size] + 1j * parts[flat.size:] if is_complex else fnp.astype(parts, flat.dtype)
 
         def product(parts: Any) -> Any:
             found = ravel_pytree(linear(rebuild(whole(parts))))[0]
-            return fnp.concatenate([fnp.real(found), fnp.imag(found)]) if is_complex else found
+            return fnp.concatenate([fnp.real(found), fnp.imag(found)]) if is_complex else fnp.astype(
+                found, parts.dtype)
 
         factors, pivots = lu_factor(jacobian(product)(fnp.zeros_like(parts)))
         check(~fnp.any(_vanishing_pivots(factors)), f"implicit: the derivative of {what} in x, a matrix of shape "

@@ -190,6 +190,50 @@ def test_a_cotangent_that_is_not_a_number_gives_none(compiled):
     assert np.isnan(found[0])
 
 
+def test_solvers_call_other_solvers_with_known_values():
+    """The weight decay by which ridge regression comes closest to t, found by SciPy."""
+    ridge = implicit(lambda w, decay: w / (1.0 + decay), argmin=lambda x, w, decay: fnp.sum((x - w) ** 2) + (
+        decay * fnp.sum(x ** 2)))
+
+    def error(decay, t):
+        return fnp.sum((ridge(np.array([1.0, 2.0]), decay) - t) ** 2) + 0.1 * decay ** 2
+
+    def closest(t):
+        slope = lambda decay: float(fxgrad.grad(error)(decay, t))
+        return scipy.optimize.brentq(slope, 0.0, 10.0, xtol=1e-14)
+    expected = (closest(0.5 + 1e-5) - closest(0.5 - 1e-5)) / 2e-5
+    np.testing.assert_allclose(fxgrad.grad(implicit(closest, argmin=error))(0.5), expected, rtol=1e-7)
+    compiled = fxgrad.jit(fxgrad.grad(implicit(closest, argmin=error, like=0.5)))
+    np.testing.assert_allclose(compiled(0.5), expected, rtol=1e-7)
+
+
+def test_arguments_by_keyword_reach_all_functions():
+    root = implicit(lambda a, *, b=2.0: fnp.sqrt(a * b), root=lambda x, a, b=2.0: x ** 2 - a * b,
+                    like=lambda a, b=2.0: a)
+    assert root(4.0, b=9.0) == 6.0
+    np.testing.assert_allclose(fxgrad.grad(root)(4.0, b=9.0), 0.75)
+    np.testing.assert_allclose(fxgrad.grad(root, argnames="b")(4.0, b=9.0), 1 / 3)
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.grad(lambda b: root(4.0, b=b)))(9.0), 1 / 3)
+    bounded = implicit(lambda a, top: fnp.minimum(a, top), argmin=lambda x, a, top: (x - a) ** 2,
+                       at_most=lambda x, a, top: x - top)
+    np.testing.assert_allclose(fxgrad.grad(bounded, argnames=("a", "top"))(a=3.0, top=2.0), (0.0, 1.0))
+
+
+def test_arguments_may_be_functions_and_words_compiled_too():
+    root = implicit(lambda a, kind, function: function(a), root=lambda x, a, kind, function: x ** 2 - a)
+    for call in (fxgrad.grad(lambda a: root(a, "square", fnp.sqrt)), fxgrad.jit(fxgrad.grad(
+            lambda a: root(a, "square", fnp.sqrt)))):
+        np.testing.assert_allclose(call(4.0), 0.25)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_floats(dtype):
+    a = fxgrad.numpy.asarray(4.0, dtype)
+    found = fxgrad.grad(implicit(lambda a: fnp.sqrt(a), root=square))(a)
+    assert found.dtype == a.dtype
+    assert float(found) == 0.25
+
+
 def test_complex_roots():
     """Also of conditions that are not holomorphic: x + conj(x)/2 = a."""
     root = implicit(lambda a: fnp.sqrt(a), root=square)
