@@ -16,6 +16,7 @@ from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.extend import Aval, at_user_line, function_name, hide_frames, primitives, transformation
 from fxgrad.training.curvature.norms import Term, for_each_entry, in_parts, joined_terms, parts_of, term_of_use
 from fxgrad.training.curvature.passes import Sums, TracedLoss, pull_back, require_batch, trace_loss
+from fxgrad.training.curvature.rules import Layer
 from fxgrad.training.curvature.uses import ParameterUses, Use, axes_of, is_swapped, sorted_axes
 
 __all__ = ["Bias", "KroneckerFactors", "Placement", "kfac_factors"]
@@ -281,21 +282,20 @@ def _bias_of(traced: TracedLoss, number: int) -> int | None:
     use, = found.uses
     if use.is_open:
         return None
-    shape = use.equation.inputs[use.place].aval.shape
-    outs = tuple(shape[axis] for axis in use.layer.outs)
     if use.layer.kind not in ("dense", "convolution") or use.layer.blocks or _reads_parts(use) or (
-            [*sorted_axes(use)[1]] != [*range(len(outs))]):
+            [*sorted_axes(use)[1]] != [*range(len(use.layer.outs))]):
         return None
     result, = use.equation.outputs
+
+    def at_outs(layer: Layer) -> list[int]:
+        return [axis for axis in layer.at_outs if result.aval.shape[axis] != 1]
     for other, own in enumerate(traced.uses):
         if len(own.uses) == 1 and own.uses[0].layer.kind == "bias" and own.uses[0].loops == use.loops:
             bias, = own.uses
-            given = bias.equation.inputs[bias.place].aval.shape
             if (bias.equation.primitive is primitives.add and bias.equation.inputs[1 - bias.place] is result
-                    and bias.equation.outputs[0].aval.shape == result.aval.shape and not _reads_parts(bias)
-                    and bias.entered == use.entered
-                    and [*bias.axes] == sorted(bias.axes) and bias.layer.rows == use.layer.rows
-                    and tuple(size for size in given if size != 1) == tuple(size for size in outs if size != 1)):
+                    and bias.equation.outputs[0].aval.shape == result.aval.shape
+                    and (_is_reshaped(bias) or not _reads_parts(bias)) and bias.entered == use.entered
+                    and [*bias.axes] == sorted(bias.axes) and at_outs(bias.layer) == at_outs(use.layer)):
                 return other
     return None
 
@@ -303,6 +303,11 @@ def _bias_of(traced: TracedLoss, number: int) -> int | None:
 def _reads_parts(use: Use) -> bool:
     """Return whether a use is of other parts of the parameter than the entries that loops go through, or reshaped."""
     return any(kind != "entries" or axes != tuple(range(len(axes))) for axes, (kind, *_) in use.steps)
+
+
+def _is_reshaped(use: Use) -> bool:
+    """Return whether a use is of the whole parameter in other shapes, with its entries in their order."""
+    return all(step[0] == "reshape" and axes == tuple(range(len(axes))) for axes, step in use.steps)
 
 
 def _rows_of_parameter(aval: Aval, given: Sequence[tuple[Use, Any, Any]]) -> tuple[Any, Any, Any]:
@@ -351,6 +356,8 @@ def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
         return placement if shape == aval.shape else None
     if layer.groups > 1:
         return None
+    if _is_reshaped(first) and not layer.is_lookup:
+        return _before_reshape(placement, aval.shape)
     kinds = [step[0] for _, step in steps]
     if kinds == ["entry"] and not layer.is_lookup:
         (axes, (_, axis, _)), = steps
@@ -361,6 +368,32 @@ def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
             placement = _stacked(placement, 0, first.lengths[number])
         is_whole = not _reads_parts(first)
     return placement if is_whole and placement.shape == aval.shape else None
+
+
+def _before_reshape(placement: Placement, shape: tuple[int, ...]) -> Placement | None:
+    """Return the placement of a parameter of another shape than the array used; None if an axis has several roles."""
+    roles = {axis: role for role, axes in enumerate(placement[2:5]) for axis in axes}
+    found: tuple[list[int], list[int], list[int]] = [], [], []
+    if 0 in shape:
+        return None
+    axis = other = 0
+    while axis < len(shape):
+        # The fewest axes of both that have the same entries.
+        before, after, size, reached = [axis], [], shape[axis], 1
+        while size != reached:
+            if reached < size:
+                after.append(other)
+                reached *= placement.shape[other]
+                other += 1
+            else:
+                before.append(before[-1] + 1)
+                size *= shape[before[-1]]
+        own = {roles[each] for each in after if placement.shape[each] != 1} or {2}
+        if len(own) > 1:
+            return None
+        found[own.pop()].extend(before)
+        axis = before[-1] + 1
+    return Placement(placement.kind, shape, *map(tuple, found))
 
 
 def _stacked(placement: Placement, axis: int, count: int) -> Placement:

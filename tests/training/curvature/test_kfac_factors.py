@@ -83,6 +83,11 @@ LOSSES = {
     "transposed convolution": (lambda w, x: fnp.sum(fnp.tanh(fxgrad.lax.conv_transpose(
         x[None], w, (1, 1), "VALID", dimension_numbers=("NCHW", "OIHW", "NCHW")))), (5, 4, 1, 1), (4, 1, 1)),
     "convolution in two groups": (lambda w, x: convolved(w, x, feature_group_count=2), (6, 2, 3, 3), (4, 3, 3)),
+    "heads": (lambda w, x: fnp.sum(fnp.tanh(fnp.einsum("i,iho->ho", x, w.reshape(3, 2, 4)))), (3, 8), (3,)),
+    "heads, transposed": (lambda w, x: fnp.sum(fnp.tanh(fnp.einsum(
+        "i,hoi->ho", x, w.reshape(2, 4, 3)))), (8, 1, 3), (3,)),
+    "heads as one": (lambda w, x: fnp.sum(fnp.tanh(x @ w.reshape(3, 8))), (3, 2, 4), (3,)),
+    "scale of features": (lambda w, x: fnp.sum(fnp.tanh(w[:, None, None] * x)), (3,), (3, 1, 1)),
     "scale of a layer norm": (lambda w, x: fnp.sum(fnp.sin(fxgrad.nn.standardize(x) * w)), (5,), (5,)),
     "convolution in groups": (lambda w, x: convolved(w, x, feature_group_count=3), (6, 1, 2, 2), (3, 2, 2)),
     "experts": (lambda w, x: fnp.sum(fnp.tanh(fnp.einsum("hd,hde->he", x, w))), (3, 4, 2), (3, 4)),
@@ -550,3 +555,30 @@ def test_errors() -> None:
         "KroneckerFactors.product: params.b has the shape (4,), and the value (3,); they must be the same")
     with pytest.raises(ArgumentError, match="kfac_factors: no batch was given"):
         curvature.kfac_factors(network)(PARAMS)
+
+
+def test_biases_in_other_shapes() -> None:
+    params, x = {"w": draw(5, 4, 2, 2), "b": draw(5)}, draw(3, 4, 4, 4)
+    wide = {**params, "b": params["b"].reshape(5, 1, 1)}
+
+    def loss(params: Any, x: Any) -> Any:
+        image = fxgrad.lax.conv_general_dilated(x[None], params["w"], (1, 1), "VALID")
+        return fnp.sum(fnp.tanh(image + (params["b"][:, None, None] if params["b"].ndim == 1 else params["b"])))
+    for joint in (False, True):
+        found, expected = (curvature.kfac_factors(loss, joint_biases=joint)(each, x) for each in (params, wide))
+        name = "w" if joint else "b"
+        np.testing.assert_array_equal(found[name].outputs, expected[name].outputs)
+        np.testing.assert_array_equal(found[name].inputs, expected[name].inputs)
+        value = (draw(5, 4, 2, 2), draw(5)) if joint else draw(5)
+        assert fxgrad.tree.map(np.shape, found[name].solve(value, 0.1)) == fxgrad.tree.map(np.shape, value)
+    assert curvature.kfac_factors(lambda w, x: fnp.sum(fnp.tanh(x @ w.reshape(4, 3))))(draw(12), draw(2, 4)) is None
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3), (3, 1), ()], ids=str)
+def test_a_bias_of_other_axes_is_a_block_of_its_own(shape: Any) -> None:
+    """A result of as many positions as outputs; what is added to each position is no bias of the layer."""
+    def loss(params: Any, x: Any) -> Any:
+        return fnp.sum(fnp.tanh(x @ params["w"] + params["b"]))
+    params, x = {"w": draw(4, 3), "b": draw(*shape)}, draw(2, 3, 4)
+    found = curvature.kfac_factors(loss, joint_biases=True)(params, x)
+    assert (found["w"].bias is not None) == (found["b"] is None) == (shape in ((3,), (1, 3)))
