@@ -57,44 +57,51 @@ def drawn(sample: Sample, number: int) -> list[Any]:
 def compare(primitive: Primitive, sample: Sample, is_known: bool) -> bool | None:
     """Assert that the pattern of a sample holds all nonzeros; return whether it is exact, None without derivative.
 
-    If `is_known`, integers are known; else they are further arguments.
+    If `is_known`, integers are known, and arguments are drawn until each place was other than zero; else integers are
+    further arguments, and the sample's own arguments are the only ones.
     """
+    first = sample.args()
+    chosen = [place for place, arg in enumerate(first) if not is_known or (
+        dtypes.is_inexact(np.asarray(arg).dtype) and place not in sample.fixed)]
+    moving = [place for place in chosen if dtypes.is_inexact(np.asarray(first[place]).dtype)
+              and place not in sample.fixed]
+    if not moving:
+        return None
     seen: list[Any] = []
     patterns: list[Any] = []
-    small = sum(np.size(arg) for arg in sample.args()) < 40
-    for number in range(DRAWS * (3 if small else 1)):
-        args = drawn(sample, number) if number == 0 or is_known else sample.args()
-        chosen = [place for place, arg in enumerate(args) if not is_known or (
-            dtypes.is_inexact(np.asarray(arg).dtype) and place not in sample.fixed)]
-        moving = [place for place in chosen if dtypes.is_inexact(np.asarray(args[place]).dtype)
-                  and place not in sample.fixed]
-        if not moving:
-            return None
-
-        def function(*values: Any, args: Sequence[Any] = args, chosen: Sequence[int] = chosen) -> Any:
-            given = dict(zip(chosen, values, strict=True))
-            return bind(primitive, *(given.get(place, arg) for place, arg in enumerate(args)), **sample.params)
-
-        values = [args[place] for place in chosen]
-        program = fxgrad.make_program(function)(*values)
-        inputs, program = [*program.constants, *values], program.replace(constants=[])
-        derived = linearize_program(program, (*[False] * program.captured, *(place in moving for place in chosen)))
-        half, count = derived.extra, derived.extra.linear.captured
-        found, matrices = _pattern(derived, half, [*inputs[:program.captured], *[None] * len(values)], count)
-        if found is None:
-            return None
-        results = derived(inputs)
+    known: list[Any] = []
+    small = sum(np.size(arg) for arg in first) < 40
+    for number in range(DRAWS * (3 if small else 1) if is_known else 1):
+        args = drawn(sample, number)
+        now_known = [arg for place, arg in enumerate(args) if place not in chosen]
+        if number == 0 or not all(map(np.array_equal, known, now_known)):
+            known = now_known
+            derived, captured = _linearized(primitive, sample.params, args, chosen, moving)
+            half, count = derived.extra, derived.extra.linear.captured
+            found, matrices = _pattern(derived, half, [*captured, *[None] * len(chosen)], count)
+            if found is None:
+                return None
+            patterns = [one & other for one, other in zip(patterns, matrices, strict=True)] if number else matrices
+        results = derived([*captured, *(args[place] for place in chosen)])
         nonzeros = _nonzeros(half.linear, results[len(results) - count:] if count else [])
         for place, (pattern, places) in enumerate(zip(matrices, nonzeros, strict=True)):
             assert not (places & ~pattern).any(), f"{primitive} {sample!r}: output {place}"
-        if number == 0:
-            seen, patterns = nonzeros, matrices
-        else:
-            seen = [one | other for one, other in zip(seen, nonzeros, strict=True)]
-            patterns = [one & other for one, other in zip(patterns, matrices, strict=True)]
+        seen = [one | other for one, other in zip(seen, nonzeros, strict=True)] if number else nonzeros
         if all((one == other).all() for one, other in zip(seen, patterns, strict=True)):
             return True
     return False
+
+
+def _linearized(primitive: Primitive, params: dict[str, Any], args: Sequence[Any], chosen: Sequence[int],
+                moving: Sequence[int]) -> tuple[Any, list[Any]]:
+    """The operation on `args`, of which those at `chosen` are arguments and others constants, along `moving`."""
+    def function(*values: Any) -> Any:
+        given = dict(zip(chosen, values, strict=True))
+        return bind(primitive, *(given.get(place, arg) for place, arg in enumerate(args)), **params)
+
+    program = fxgrad.make_program(function)(*(args[place] for place in chosen))
+    constants, program = program.constants, program.replace(constants=[])
+    return linearize_program(program, (*[False] * program.captured, *(place in moving for place in chosen))), constants
 
 
 def _pattern(derived: Any, half: Any, inputs: Sequence[Any], count: int) -> tuple[Any, list[Any]]:
