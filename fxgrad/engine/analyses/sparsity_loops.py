@@ -114,60 +114,79 @@ def _stacked(walk: Walk, found: Sequence[Value], shape: Any) -> Value:
 
 def _closed(walk: Walk, equation: Equation, body: Region, values: list[Value]) -> list[Value]:
     """Close what one turn of a loop connects under any number of turns."""
-    inputs, outputs, program = body.inputs, body.outputs, body.program
-    carries = [place for place, link in enumerate(inputs) if link.how == "carry"]
-    made = [place for place, link in enumerate(outputs) if link.how == "carry"]
-    marked = {place for place in range(len(inputs)) if type(values[inputs[place].place]) is Dependence}
-    while True:  # until no further carry depends on an input
-        local = _LocalTurn(inputs, program, values, marked, {*carries})
-        results = local.run(walk)
-        more = {carry for carry, place in zip(carries, made, strict=True)
-                if type(results[place]) is Dependence and carry not in marked}
-        if not more:
-            break
-        marked |= more
-    carried = [place for place in carries if place in marked]
-    total = sum(local.sizes[place] for place in carried)
-    steps = [results[made[carries.index(place)]] for place in carried]
-    if carried:
-        one = scipy_sparse().vstack([each.matrix() if type(each) is Dependence else scipy_sparse().csr_array(
-            (local.sizes[place], local.width), dtype=bool) for place, each in zip(carried, steps, strict=True)]).tocsr()
-    else:
-        one = scipy_sparse().csr_array((0, local.width), dtype=bool)
-    closure = _closure(one[:, :total])
-    if closure is None:
+    inputs = body.inputs
+    made = dict(zip(*([place for place, link in enumerate(links) if link.how == "carry"]
+                      for links in (inputs, body.outputs)), strict=True))
+    local, results = _dependent_turn(walk, body, values, made)
+
+    def flat_inputs(places: Sequence[int]) -> list[Dependence]:
+        return [_flat(walk, values[inputs[place].place], local.sizes[place]) for place in places]
+
+    marked = sorted(local.sizes)
+    carried = [place for place in marked if place in made]
+    entries = [values[inputs[place].place] for place in marked if inputs[place].how == "entry"]
+    fixed = flat_inputs([place for place in marked if place not in made and inputs[place].how != "entry"])
+    state = _carried_at_any_turn(walk, local, flat_inputs(carried), [results[made[place]] for place in carried], [
+        *fixed, *(each.merged([0]).reshaped((-1,)) for each in entries)])
+    if state is None:
         return conservative(walk, equation, values)
-    others = [place for place in sorted(marked) if place not in carried and inputs[place].how != "entry"]
-    entries = [place for place in sorted(marked) if inputs[place].how == "entry"]
-    start = [_flat(walk, values[inputs[place].place], local.sizes[place]) for place in carried]
-    fixed = [_flat(walk, values[inputs[place].place], local.sizes[place]) for place in others]
-    single = [_flat(walk, values[inputs[place].place].merged([0]), local.sizes[place]) for place in entries]
-    lengths = [each.shape for each in (*fixed, *single)]
-    state = composed(of_matrix(closure, (total,)), joined(start, [each.shape for each in start], 0, walk.width)) if (
-        carried) else Dependence((0,), walk.width, [])
-    if carried and lengths:
-        reached = scipy_sparse().csr_array(closure.astype(np.int32) @ one[:, total:].astype(np.int32)).astype(bool)
-        state = union([state, composed(of_matrix(reached, (total,)), joined(
-            [*fixed, *single], lengths, 0, walk.width))], (total,), walk.width)
-    anytime = joined([*([state] if carried else []), *fixed], [*([(total,)] if carried else []), *(
-        each.shape for each in fixed)], 0, walk.width) if carried or fixed else Dependence((0,), walk.width, [])
+    anytime = _end_to_end(walk, [state, *fixed])
     found: list[Value] = []
-    ends = np.cumsum([local.sizes[place] for place in carried])
-    for place, link in enumerate(outputs):
-        result, shape = results[place], program.outputs[place].aval.shape
-        if link.how == "carry":
-            carry = carries[made.index(place)]
-            if carry not in marked:
-                found.append(None)
-                continue
-            stop = int(ends[carried.index(carry)])
-            found.append(state.take(np.arange(stop - local.sizes[carry], stop)).reshaped(shape))
-        elif type(result) is Dependence:
-            found.append(_every_turn(walk, result, anytime, [values[inputs[each].place] for each in entries],
-                                     0 if body.times is None else body.times))
+    stops = dict(zip(carried, np.cumsum([local.sizes[place] for place in carried]), strict=True))
+    carry_of = {place: carry for carry, place in made.items()}
+    for place, (result, var) in enumerate(zip(results, body.program.outputs, strict=True)):
+        carry = carry_of.get(place)
+        if carry is not None and carry in stops:
+            own = np.arange(int(stops[carry]) - local.sizes[carry], int(stops[carry]))
+            found.append(state.take(own).reshaped(var.aval.shape))
+        elif carry is None and type(result) is Dependence:
+            found.append(_every_turn(walk, result, anytime, entries, 0 if body.times is None else body.times))
         else:
             found.append(None)
     return _placed(equation, body, found)
+
+
+def _dependent_turn(walk: Walk, body: Region, values: Sequence[Value], made: dict[int, int],
+                    ) -> tuple[_LocalTurn, list[Value]]:
+    """Return one turn whose marked inputs are those that depend on the walk's inputs in any turn, and its results.
+
+    `made` maps the place of each carry among the inputs to its place among the outputs.
+    """
+    inputs = body.inputs
+    marked = {place for place in range(len(inputs)) if type(values[inputs[place].place]) is Dependence}
+    while True:
+        local = _LocalTurn(inputs, body.program, values, marked, {*made})
+        results = local.run(walk)
+        more = {carry for carry, place in made.items() if type(results[place]) is Dependence} - marked
+        if not more:
+            return local, results
+        marked |= more
+
+
+def _carried_at_any_turn(walk: Walk, local: _LocalTurn, start: Sequence[Dependence], steps: Sequence[Value],
+                         others: Sequence[Dependence]) -> Dependence | None:
+    """Return what the marked carries, end to end, depend on at any turn; None if there are too many pairs to hold.
+
+    They are `start` before the loop. A turn makes `steps` of the carries and of the `others` that it reads.
+    """
+    before = _end_to_end(walk, start)
+    if not start:
+        return before
+    total = before.size
+    matrix = scipy_sparse().vstack([step.matrix() if type(step) is Dependence else scipy_sparse().csr_array(
+        (each.size, local.width), dtype=bool) for step, each in zip(steps, start, strict=True)]).tocsr()
+    closure = _closure(matrix[:, :total])
+    if closure is None:
+        return None
+    state = composed(of_matrix(closure, (total,)), before)
+    if not others:
+        return state
+    reached = scipy_sparse().csr_array(closure.astype(np.int32) @ matrix[:, total:].astype(np.int32)).astype(bool)
+    return union([state, composed(of_matrix(reached, (total,)), _end_to_end(walk, others))], (total,), walk.width)
+
+
+def _end_to_end(walk: Walk, parts: Sequence[Dependence]) -> Dependence:
+    return joined(parts, [each.shape for each in parts], 0, walk.width) if parts else Dependence((0,), walk.width, [])
 
 
 class _LocalTurn:
