@@ -9,21 +9,29 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.analyses.index_sets import Dependence, composed, identity, joined, of_matrix, scipy_sparse, union
-from fxgrad.engine.analyses.sparsity_values import Value, Walk, conservative, linear_values
+from fxgrad.engine.analyses.sparsity_values import (
+    Value,
+    Walk,
+    called_region,
+    conservative,
+    linear_values,
+    operands_of,
+    placed,
+)
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.regions import Region
 
 _TURNS = 20_000
 """The most operations in the turns of a loop that are looked at one by one."""
-_CALLS = frozenset({"inline", "call", "recomputed"})
 
 
 def through_regions(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
     """Follow the links of the programs: calls, branches and loops; others may combine everything."""
+    called = called_region(equation)
+    if called is not None:
+        return placed(equation, called, walk.run(called.program, operands_of(called, values)))
     regions = equation.regions
     roles = [region.role for region in regions]
-    if len(regions) == 1 and roles[0] in _CALLS:
-        return _placed(equation, regions[0], _run_region(walk, regions[0], values))
     if roles and all(role == "branch" for role in roles):
         return _branches(walk, equation, regions, values)
     bodies = [region for region in regions if region.role == "body"]
@@ -34,22 +42,10 @@ def through_regions(walk: Walk, equation: Equation, values: list[Value]) -> list
     return conservative(walk, equation, values)
 
 
-def _run_region(walk: Walk, region: Region, values: Sequence[Value]) -> list[Value]:
-    return walk.run(region.program, [values[link.place] for link in region.inputs])
-
-
-def _placed(equation: Equation, region: Region, results: Sequence[Value]) -> list[Value]:
-    found: list[Value] = [None] * len(equation.outputs)
-    for link, result in zip(region.outputs, results, strict=True):
-        if link.place >= 0:
-            found[link.place] = result
-    return found
-
-
 def _branches(walk: Walk, equation: Equation, regions: Sequence[Region], values: list[Value]) -> list[Value]:
     if isinstance(values[0], np.ndarray):
         regions = [regions[int(np.clip(values[0], 0, len(regions) - 1))]]
-    results = [_placed(equation, region, _run_region(walk, region, values)) for region in regions]
+    results = [placed(equation, region, walk.run(region.program, operands_of(region, values))) for region in regions]
     return [_either(walk, found, var.aval.shape) for var, found in zip(equation.outputs, zip(*results, strict=True),
                                                                       strict=True)]
 
@@ -80,7 +76,7 @@ def _loop(walk: Walk, equation: Equation, body: Region, values: list[Value]) -> 
 def _entry(value: Value, turn: int) -> Value:
     if type(value) is Dependence:
         return value.viewed(lambda index: index[turn])
-    return value[turn] if isinstance(value, np.ndarray) else None
+    return np.asarray(value[turn]) if isinstance(value, np.ndarray) else None
 
 
 def _unrolled(walk: Walk, equation: Equation, body: Region, values: list[Value], times: int) -> list[Value]:
@@ -98,7 +94,7 @@ def _unrolled(walk: Walk, equation: Equation, body: Region, values: list[Value],
         for place, found in entries.items():
             found[turn] = results[place]
     carried = iter(carry)
-    return _placed(equation, body, [
+    return placed(equation, body, [
         next(carried) if link.how == "carry" else _stacked(walk, entries[place], atom.aval.shape)
         for place, (link, atom) in enumerate(zip(outputs, body.program.outputs, strict=True))])
 
@@ -143,7 +139,7 @@ def _closed(walk: Walk, equation: Equation, body: Region, values: list[Value]) -
             found.append(_every_turn(walk, result, anytime, entries, 0 if body.times is None else body.times))
         else:
             found.append(None)
-    return _placed(equation, body, found)
+    return placed(equation, body, found)
 
 
 def _dependent_turn(walk: Walk, body: Region, values: Sequence[Value], made: dict[int, int],

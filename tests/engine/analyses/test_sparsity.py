@@ -13,8 +13,8 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.engine import dtypes
 from fxgrad.engine.analyses.index_sets import Dependence, identity
-from fxgrad.engine.analyses.sparsity import dependences, sparsity_rules
-from fxgrad.engine.analyses.sparsity_values import conservative, known_values
+from fxgrad.engine.analyses.sparsity import dependences, known_values, sparsity_rules
+from fxgrad.engine.analyses.sparsity_values import conservative
 from fxgrad.engine.core.primitive import Cost, MissingRule, Primitive, registry
 from fxgrad.engine.ops.pointwise import acts_on_each
 from fxgrad.engine.tracing.apply import apply_program
@@ -178,6 +178,36 @@ def test_patterns_of_factors_are_exact(name: str, shape: tuple[int, int]) -> Non
     found = fxgrad.sparsity(function)(rng.normal(size=shape)).jacobian.to_scipy().toarray()
     jacobians = fxgrad.vmap(fxgrad.jacobian(function))(rng.normal(size=(40, *shape)))  # with any order of rows
     np.testing.assert_array_equal(found, np.any(np.abs(jacobians) > 1e-9, axis=0).reshape(found.shape))
+
+
+# --- jitted functions -------------------------------------------------------------------------------------------------
+
+BAND = np.diag(np.arange(1.0, 7.0)) + np.eye(6, k=1)
+KNOWING: dict[str, Any] = {
+    "rows set": lambda x: fnp.at(fnp.zeros(6))[np.array([0, 3])].set(x[np.array([2, 4])] ** 2),
+    "rows of a range": lambda x: x[fnp.arange(0, 6, 2)] * 2 + np.sin(x[fnp.arange(5, 0, -2)]),
+    "a matrix of bands": lambda x: np.exp(BAND @ x) * np.array([0.0, 1.0, 0.0, 1.0, 1.0, 0.0]),
+    "a kernel with zeros": lambda x: fnp.convolve(x ** 2, np.array([1.0, 0.0, 2.0])),
+    "a known choice": lambda x: fnp.where(fnp.arange(6) < 3, x ** 2, 0.0),
+    "rows by step": lambda x: fxgrad.lax.scan(lambda c, k: (c, x[k] ** 2 * c), 1.0, np.array([1, 2, 4]))[1],
+    "a branch": lambda x: fxgrad.lax.cond(x[0] > 5, lambda: x[np.array([0, 1])] ** 2, lambda: x[np.array([1, 1])]),
+    "an order": lambda x: x[fnp.argsort(np.array([3.0, 1.0, 2.0, 0.0, 5.0, 4.0]))][:3] ** 2,
+}
+
+
+@pytest.mark.parametrize("name", KNOWING)
+def test_what_is_known_inside_of_calls_is_known(name: str) -> None:
+    """Patterns of jitted functions, and of those that others call or batch, are those of the functions."""
+    f, x = KNOWING[name], np.linspace(-0.5, 1.0, 6)
+    jacobian = fxgrad.sparsity(f)(x).jacobian.to_scipy().toarray()
+    hessian = fxgrad.sparsity(lambda x: np.sum(f(x)))(x).hessian.to_scipy().toarray()
+    assert not jacobian.all()
+    jitted = fxgrad.jit(f)
+    for same in (jitted, fxgrad.jit(jitted), lambda x: jitted(x) * 2, fxgrad.checkpoint(f),
+                 lambda x: fxgrad.jit(fxgrad.vmap(f))(x[None])[0]):
+        np.testing.assert_array_equal(fxgrad.sparsity(same)(x).jacobian.to_scipy().toarray(), jacobian)
+        found = fxgrad.sparsity(lambda x, same=same: np.sum(same(x)))(x).hessian.to_scipy().toarray()
+        np.testing.assert_array_equal(found, hessian)
 
 
 # --- rules of users ---------------------------------------------------------------------------------------------------
