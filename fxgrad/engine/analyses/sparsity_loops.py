@@ -18,6 +18,7 @@ from fxgrad.engine.analyses.sparsity_values import (
     operands_of,
     placed,
 )
+from fxgrad.engine.analyses.sparsity_zeros import Masked, has_known_zeros, mask_of
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.regions import Region
 
@@ -76,6 +77,8 @@ def _loop(walk: Walk, equation: Equation, body: Region, values: list[Value]) -> 
 def _entry(value: Value, turn: int) -> Value:
     if type(value) is Dependence:
         return value.viewed(lambda index: index[turn])
+    if type(value) is Masked:
+        return Masked(np.asarray(value.mask[turn]))
     return np.asarray(value[turn]) if isinstance(value, np.ndarray) else None
 
 
@@ -90,6 +93,8 @@ def _unrolled(walk: Walk, equation: Equation, body: Region, values: list[Value],
         results = walk.run(body.program, [
             next(carried) if link.how == "carry" else _entry(values[link.place], turn) if link.how == "entry"
             else values[link.place] for link in inputs])
+        if all(result is None for result in results) and not linear_values(values):
+            return placed(equation, body, results)  # later turns know no more
         carry = [result for result, link in zip(results, outputs, strict=True) if link.how == "carry"]
         for place, found in entries.items():
             found[turn] = results[place]
@@ -103,9 +108,9 @@ def _stacked(walk: Walk, found: Sequence[Value], shape: Any) -> Value:
     if any(type(each) is Dependence for each in found):
         pieces = [each.viewed(lambda index: index[None]) if type(each) is Dependence else None for each in found]
         return joined(pieces, [(1, *shape)] * len(pieces), 0, walk.width)
-    if not found or not all(isinstance(each, np.ndarray) for each in found):
-        return None
-    return np.stack(found)
+    if all(isinstance(each, np.ndarray) for each in found):
+        return np.stack(found) if found else None
+    return Masked(np.stack([mask_of(each, shape) for each in found])) if any(map(has_known_zeros, found)) else None
 
 
 def _closed(walk: Walk, equation: Equation, body: Region, values: list[Value]) -> list[Value]:

@@ -16,7 +16,7 @@ from fxgrad.engine.analyses.sparsity_zeros import factor_outputs, masked_outputs
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation, Program, Source
 from fxgrad.engine.core.program_properties import calls_user_code, has_effects
-from fxgrad.engine.core.regions import Region, dependent_outputs, marked_inputs
+from fxgrad.engine.core.regions import Region
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.errors import FxgradError
 
@@ -67,24 +67,14 @@ class Walk:
 
     def _known_through(self, equation: Equation, values: list[Value]) -> list[Value]:
         """Return what is known of the results of an operation that holds programs, some operands of which are known."""
-        if not any(value is not None for value in values) or not _may_be_known(equation, values):
+        regions = equation.regions
+        is_followed = called_region(equation) is not None or (
+            len(regions) == 1 and regions[0].role == "body" and regions[0].times is not None) or (
+            isinstance(values[0], np.ndarray) and all(region.role == "branch" for region in regions))
+        if not is_followed or all(value is None for value in values):
             return [None] * len(equation.outputs)
         return [None if type(each) is Dependence else each
                 for each in self.rule_of(equation.primitive)(self, equation, values)]
-
-
-def _may_be_known(equation: Equation, values: Sequence[Value]) -> bool:
-    """Whether some results of an operation with programs may follow from the operands that are known alone."""
-    regions = equation.regions
-    if called_region(equation) is not None:
-        return True
-    if all(region.role == "branch" for region in regions):
-        return isinstance(values[0], np.ndarray)
-    region = regions[0]
-    if len(regions) > 1 or region.role != "body" or region.times is None:
-        return False
-    unknown = marked_inputs(region, [not isinstance(value, np.ndarray) for value in values])
-    return not all(dependent_outputs(region.program, unknown))
 
 
 def called_region(equation: Equation) -> Region | None:

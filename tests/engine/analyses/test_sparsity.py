@@ -204,7 +204,7 @@ def test_what_is_known_inside_of_calls_is_known(name: str) -> None:
     assert not jacobian.all()
     jitted = fxgrad.jit(f)
     for same in (jitted, fxgrad.jit(jitted), lambda x: jitted(x) * 2, fxgrad.checkpoint(f),
-                 lambda x: fxgrad.jit(fxgrad.vmap(f))(x[None])[0]):
+                 lambda x: fxgrad.jit(fxgrad.vmap(f))(x[None])[0], lambda x: fxgrad.lax.map(jitted, x[None])[0]):
         np.testing.assert_array_equal(fxgrad.sparsity(same)(x).jacobian.to_scipy().toarray(), jacobian)
         found = fxgrad.sparsity(lambda x, same=same: np.sum(same(x)))(x).hessian.to_scipy().toarray()
         np.testing.assert_array_equal(found, hessian)
