@@ -393,7 +393,8 @@ def _before_reshape(placement: Placement, shape: tuple[int, ...]) -> Placement |
             return None
         found[own.pop()].extend(before)
         axis = before[-1] + 1
-    return Placement(placement.kind, shape, *map(tuple, found))
+    blocks, ins, outs = map(tuple, found)
+    return Placement(placement.kind, shape, blocks, ins, outs)
 
 
 def _stacked(placement: Placement, axis: int, count: int) -> Placement:

@@ -333,7 +333,7 @@ def test_jitted_functions_inside_stay_units_and_are_factored():
     assert_equal(found, expected, 1e-9)
     found = fxgrad.make_program(fxgrad.jacobian(lambda x: fxgrad.jit(lambda x: A @ x @ B)(x)))(X)
     assert sum(equation.primitive.name == "dot_general" for call in found.equations for program in call.programs
-               for equation in program.equations) == 2  # the value itself
+               for equation in program.equations) == 0
     assert fxgrad.jacobian(lambda x: fxgrad.jit(lambda x: x @ np.zeros((5, 0)))(x) @ np.zeros((0, 2)))(X).shape == (
         5, 2, 5, 5)
 
