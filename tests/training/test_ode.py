@@ -225,6 +225,7 @@ def test_mistakes(call: Any, kind: Any, text: str) -> None:
     assert str(caught.value).split("\n")[0] == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"method": "rosenbrock"}, {"method": "rosenbrock", "sparse": True}],
                          ids=["explicit", "implicit", "sparse"])
 def test_steps_are_recorded_once(options: dict[str, Any]) -> None:
