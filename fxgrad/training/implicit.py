@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,75 +90,105 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
     if solver is None:
         return functools.partial(implicit, root=root, argmin=argmin, fixed_point=fixed_point, equal=equal,
                                  at_most=at_most, like=like, solve=solve, tolerance=tolerance)
-    kind = given[0]
-
-    def residual(x: Any, *args: Any) -> Any:
-        if root is not None:
-            return root(x, *args)
-        if fixed_point is not None:
-            return tree.map(fnp.subtract, fixed_point(x, *args), x)
-        assert argmin is not None
-        return grad(lambda x: argmin(x, *args))(x)
+    problem = _Problem(solver, root, argmin, fixed_point, equal, at_most, like, solve, tolerance)
 
     @transformation("implicit", solver)
     def solved(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            by_position = [_by_position(function, [*kwargs]) for function in (
-                solver, root, argmin, fixed_point, equal, at_most, like)]
-            first, one, other, another, equations, bounds, shapes = by_position
-            return implicit(first, root=one, argmin=other, fixed_point=another, equal=equations, at_most=bounds,
-                            like=shapes, solve=solve, tolerance=tolerance)(*args, *kwargs.values())
-        x = _run(solver, args, like)
+        return (problem.by_position([*kwargs]) if kwargs else problem).solution((*args, *kwargs.values()))
+    return solved
+
+
+class _Problem(NamedTuple):
+    """A solver and the condition that its result fulfils, as `implicit` takes them."""
+
+    solver: Function
+    root: Function | None
+    argmin: Function | None
+    fixed_point: Function | None
+    equal: Function | None
+    at_most: Function | None
+    like: Any
+    solve: Function | None
+    tolerance: float | None
+
+    def by_position(self, names: list[str]) -> _Problem:
+        """Return the problem with functions whose last arguments are those of these names."""
+        return self._replace(**{name: _by_position(getattr(self, name), names) for name in self._fields[:-2]})
+
+    @property
+    def kind(self) -> str:
+        """The word for the condition."""
+        return next(name for name in CONDITIONS if getattr(self, name) is not None)
+
+    def solution(self, args: tuple[Any, ...]) -> Any:
+        """Return what the solver returns, with the derivatives that follow from the condition."""
+        x = _run(self.solver, args, self.like)
         if not tree.leaves(x):
             raise ArgumentError(at_user_line(
-                f"implicit: {function_name(solver)} returned {x!r}, which has no numbers. Return x, an array or a "
+                f"implicit: {function_name(self.solver)} returned {x!r}, which has no numbers. Return x, an array or a "
                 "container of arrays"))
-        if equal is not None or at_most is not None:
-            return _constrained(x, args)
-        what = f"{kind} of {function_name(solver)}"
-        _verify(x, _residual(x, args), tolerance, what, solver)
-        return _differentiable(_residual, x, args, solve, what)
+        if self.equal is not None or self.at_most is not None:
+            return self._constrained(x, args)
+        what = f"{self.kind} of {function_name(self.solver)}"
+        _verify(x, self._residual(x, args), self.tolerance, what, self.solver)
+        return _differentiable(self._residual, x, args, self.solve, what)
 
-    def _residual(x: Any, args: tuple[Any, ...]) -> Any:
-        found = residual(x, *args)
+    def _residual(self, x: Any, args: tuple[Any, ...]) -> Any:
+        """Return what is 0 at the solution, a container like `x`."""
+        if self.root is not None:
+            found = self.root(x, *args)
+        elif self.fixed_point is not None:
+            found = tree.map(fnp.subtract, self.fixed_point(x, *args), x)
+        else:
+            found = grad(lambda x: self._objective(x, args))(x)
+        solver, what = function_name(self.solver), f"the condition {self.kind} of {function_name(self.solver)}"
         structure: Any = tree.structure(found)
         needed: Any = tree.structure(x)
         if structure != needed:
             raise TreeError(at_user_line(
-                f"implicit: the condition {kind} of {function_name(solver)} returns {structure}, where a container "
-                f"like x is needed, {needed}"))
+                f"implicit: {what} returns {structure}, where a container like x is needed, {needed}"))
         for leaf, own, name in zip(tree.leaves(found), tree.leaves(x), tree.leaf_names(x, "x"), strict=True):
             given, expected = aval_of(leaf), aval_of(own)
             if not dtypes.is_inexact(expected.dtype):
                 raise DTypeError(at_user_line(
-                    f"implicit: {function_name(solver)} returned {expected.strong()} for {name}, where floating-point "
-                    "numbers are needed. Convert them, and pass on integers apart"))
+                    f"implicit: {solver} returned {expected.strong()} for {name}, where floating-point numbers are "
+                    "needed. Convert them, and pass on integers apart"))
             if dtypes.is_complex(given.dtype) and not dtypes.is_complex(expected.dtype):
                 raise DTypeError(at_user_line(
-                    f"implicit: the condition {kind} of {function_name(solver)} returns {given.strong()} for {name}, "
-                    f"which is {expected.strong()}: twice as many equations as unknowns. Return complex numbers from "
-                    f"{function_name(solver)}, or a real condition"))
+                    f"implicit: {what} returns {given.strong()} for {name}, which is {expected.strong()}: twice as "
+                    f"many equations as unknowns. Return complex numbers from {solver}, or a real condition"))
             if given.shape != expected.shape:
                 raise ShapeError(at_user_line(
-                    f"implicit: the condition {kind} of {function_name(solver)} returns {given.strong()} for {name}, "
-                    f"which is {expected.strong()}: as many equations as unknowns are needed, in the same shape"))
+                    f"implicit: {what} returns {given.strong()} for {name}, which is {expected.strong()}: as many "
+                    "equations as unknowns are needed, in the same shape"))
         # SciPy returns float64 for arguments of float32 too.
         return tree.map(lambda leaf, own: fnp.asarray(leaf, aval_of(own).dtype), found, x)
 
-    def _constrained(x: Any, args: tuple[Any, ...]) -> Any:
+    def _objective(self, x: Any, args: tuple[Any, ...]) -> Any:
+        assert self.argmin is not None
+        return self.argmin(x, *args)
+
+    def _constrained(self, x: Any, args: tuple[Any, ...]) -> Any:
         flat, rebuild = ravel_pytree(x)
-        objective = lambda flat, args=args: argmin(rebuild(flat), *args)  # type: ignore[misc]  # noqa: E731
-        equalities = lambda flat, args=args: _raveled(equal, rebuild(flat), args, flat)  # noqa: E731
-        bounds = lambda flat, args=args: _raveled(at_most, rebuild(flat), args, flat)  # noqa: E731
-        margin = tolerance if tolerance is not None else 1e-3
-        spare = -stop_gradient(bounds(flat))
-        count = equalities(flat).shape[0]
+
+        def objective(flat: Any, args: tuple[Any, ...]) -> Any:
+            return self._objective(rebuild(flat), args)
+
+        def equalities(flat: Any, args: tuple[Any, ...]) -> Any:
+            return _raveled(self.equal, rebuild(flat), args, flat)
+
+        def bounds(flat: Any, args: tuple[Any, ...]) -> Any:
+            return _raveled(self.at_most, rebuild(flat), args, flat)
+
+        margin = self.tolerance if self.tolerance is not None else 1e-3
+        spare = -stop_gradient(bounds(flat, args))
+        count = equalities(flat, args).shape[0]
 
         def multipliers(active: Any) -> tuple[Any, Any]:
             """Return those that come closest to a slope of 0, which are 0 where constraints are not active."""
-            matrix = fnp.concatenate([jacobian(equalities)(flat), fnp.where(
-                active[:, None], jacobian(bounds)(flat), 0)]).T
-            found = stop_gradient(linalg.lstsq(matrix, -grad(objective)(flat))[0])
+            matrix = fnp.concatenate([jacobian(lambda flat: equalities(flat, args))(flat), fnp.where(
+                active[:, None], jacobian(lambda flat: bounds(flat, args))(flat), 0)]).T
+            found = stop_gradient(linalg.lstsq(matrix, -grad(lambda flat: objective(flat, args))(flat))[0])
             return found[:count], fnp.where(active, found[count:], 0)
 
         # A constraint that x merely comes close to has a multiplier of 0: it does not move x.
@@ -172,10 +202,9 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
             return slope, equalities(flat, args), fnp.where(active, bounds(flat, args), other)
 
         state = flat, *multipliers(active)
-        what = f"argmin of {function_name(solver)} with its constraints"
-        _verify(state, conditions(state, args), tolerance, what, solver)
-        return rebuild(_differentiable(conditions, state, args, solve, what)[0])
-    return solved
+        what = f"argmin of {function_name(self.solver)} with its constraints"
+        _verify(state, conditions(state, args), self.tolerance, what, self.solver)
+        return rebuild(_differentiable(conditions, state, args, self.solve, what)[0])
 
 
 def _by_position(function: Any, names: list[str]) -> Any:
