@@ -121,11 +121,11 @@ def _promote_operands(function: Function, own: Function, self: Any, other: Any, 
 
 
 def _array_wrap(self: Array, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-    """Return the result of a NumPy ufunc; recomputed by our function if a weak 64-bit scalar changed the dtype.
+    """Return the result of a NumPy ufunc; recomputed by our function where a weak 64-bit scalar makes another type.
 
     NumPy's scalars on the left dispatch to nothing, so that this is the first place that sees the operation.
     """
-    if context is not None and array.dtype != self.dtype:
+    if context is not None and (array.dtype != self.dtype or type(self) is WeakArray):
         ufunc, operands, _ = context
         function = function_of(ufunc)
         if function is not None and len(operands) == ufunc.nin and not _SCALARS.isdisjoint(map(type, operands)):

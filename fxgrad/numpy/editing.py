@@ -32,7 +32,7 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError, UnsupportedError
 from fxgrad.numpy.arithmetic import add, subtract
-from fxgrad.numpy.creation import array, as_common_arrays, asarray
+from fxgrad.numpy.creation import array, as_common_arrays, asarray, rows_of
 from fxgrad.numpy.finding import size_of, true_places
 from fxgrad.numpy.indexing import getitem
 from fxgrad.numpy.joining import concatenate
@@ -106,7 +106,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """
     refuse_out("choose", out)
     a = as_array_operand(a)
-    options = as_common_arrays(choices)
+    options = as_common_arrays(rows_of(choices))
     count = len(options)
     if dtypes.kind_of(aval_of(a).dtype) not in "iub":
         raise ArgumentError(at_user_line(f"choose: numbers of choices must be integers, got {aval_of(a).dtype.name}"))

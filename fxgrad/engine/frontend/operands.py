@@ -11,7 +11,16 @@ import jax
 import numpy as np
 
 from fxgrad.engine import config, dtypes
-from fxgrad.engine.core.arrays import ARRAYS, WEAK_CLASSES, Integer, as_scalar, freeze_result, make_weak, wrap_array
+from fxgrad.engine.core.arrays import (
+    ARRAYS,
+    WEAK_CLASSES,
+    Integer,
+    as_scalar,
+    as_strong_scalar,
+    freeze_result,
+    make_weak,
+    wrap_array,
+)
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, Shape
 from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.sizes import SymbolicDim, index_of
@@ -206,6 +215,17 @@ def as_numpy_scalars(values: Sequence[Any]) -> list[Any]:
     return [weak_scalar(value) if type(value) in PYTHON_SCALARS else value for value in values]
 
 
+def equally_strong(values: Sequence[Any]) -> list[Any]:
+    """Return promoted operands that are all weak or all strong, for functions that do not combine them by operations.
+
+    Beside strong arrays, Python's numbers are NumPy scalars, which are weak where they stand alone.
+    """
+    avals = [aval_of(value) for value in values]
+    if all(aval.weak for aval in avals):
+        return list(values)
+    return [convert(value, aval.dtype) if aval.weak else value for value, aval in zip(values, avals, strict=True)]
+
+
 def common_operands(*values: Any) -> list[Any]:
     """Return a caller's arrays in one dtype; Python's numbers give way to them, in operators too."""
     return [*map(_with_operators, as_numpy_scalars(promote_operands(*map(operand, values))))]
@@ -246,7 +266,7 @@ def as_dtype(x: Any, dtype: Any) -> Any:
         return x
     wanted = dtypes.canonical(dtype)
     if type(x) in PYTHON_SCALARS:
-        return np.asarray(x).astype(wanted)[()]
+        return as_strong_scalar(np.asarray(x).astype(wanted))
     return convert(x, wanted)
 
 

@@ -164,7 +164,6 @@ betainc = _special("betainc", gamma_room.betainc, "Return the regularized incomp
 poch = _special("poch", lambda z, m: where(eq(m, 0.0), 1.0, div(_gamma(add(z, m)), _gamma(z))),
                 "Pochhammer's symbol: gamma(z + m) / gamma(z).", 2)
 _zeta = composite_function(gamma_room.zeta)
-_factorial = composite_function(lambda n: where(lt(n, 0.0), 0.0, exp(special.lgamma(add(n, 1.0)))))
 
 
 def zeta(x: Any, q: Any = None) -> Any:
@@ -187,7 +186,14 @@ def factorial(n: Any, exact: bool = False) -> Any:
     return _factorial(n)
 
 
+@composite_function
+def _factorial(n: Any) -> Any:
+    refuse_complex("factorial", n)
+    return where(lt(n, 0.0), 0.0, exp(special.lgamma(add(n, 1.0))))
+
+
 def _choose(n: Any, k: Any) -> Any:
+    refuse_complex("comb", n)
     inside = and_(le(k, n), and_(ge(n, 0.0), ge(k, 0.0)))
     n, k = where(inside, n, 0.0), where(inside, k, 0.0)
     logarithm = sub(sub(special.lgamma(add(n, 1.0)), special.lgamma(add(k, 1.0))), special.lgamma(add(sub(n, k), 1.0)))

@@ -111,6 +111,7 @@ def multigammaln(a: Any, d: int) -> Any:
     count = positive_int("multigammaln", "d", d)
 
     def function(a: Any) -> Any:
+        refuse_complex("multigammaln", a)
         total = mul(scalar_ones(a), count * (count - 1) / 4 * math.log(math.pi))
         for number in range(count):
             total = add(total, lgamma(sub(a, number / 2)))
