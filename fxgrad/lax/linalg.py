@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fxgrad.engine.frontend.operands import as_array_operand, as_integer, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, as_integer, refuse_complex, shape_of
 from fxgrad.engine.frontend.strict import unify_dtypes
 from fxgrad.engine.ops import eigen, factorizations, matrices, reduced_forms, triangular
 from fxgrad.engine.ops.arithmetic import mul
@@ -62,7 +62,10 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
     >>> cholesky_update(np.array([[3.0]]), np.array([4.0])).round(12)
     array([[5.]])
     """
-    return factorizations.cholesky_update(*unify_dtypes("cholesky_update", r_matrix, w_vector))
+    r, w = unify_dtypes("cholesky_update", r_matrix, w_vector)
+    check_matrix_operands("cholesky_update", r)
+    refuse_complex("cholesky_update", r)
+    return factorizations.cholesky_update(r, w)
 
 
 def eig(x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,

@@ -42,7 +42,7 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.numpy.inspection import check_device
-from fxgrad.numpy.python_numbers import are_python_numbers, array_of_numbers, default_width
+from fxgrad.numpy.python_numbers import are_python_numbers, array_of_numbers, default_width, refuse_imaginary
 from fxgrad.numpy.sizes import numbers_between
 
 # --- from given values --------------------------------------------------------------------------------------------
@@ -66,7 +66,9 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     if are_python_numbers(a):
         return array_of_numbers(np.asarray(a), as_dtype_or_none(dtype))
     array = operand(a)
-    aval_of(array)  # raises for strings and objects
+    aval = aval_of(array)  # raises for strings and objects
+    if dtype is not None and type(array) is Tracer and aval.weak:
+        refuse_imaginary(aval.dtype, dtypes.canonical(dtype))
     if copy and type(array) in ARRAYS:
         array = array.copy()
     return as_dtype(array, dtype)

@@ -30,7 +30,7 @@ from fxgrad.engine.ops.structural import broadcast_to, convert, move_axis, resha
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import ArgumentError, IndexingError, ShapeError, UnsupportedError
+from fxgrad.errors import ArgumentError, DTypeError, IndexingError, ShapeError, UnsupportedError
 from fxgrad.numpy.arithmetic import add, subtract
 from fxgrad.numpy.creation import array, as_common_arrays, asarray, rows_of
 from fxgrad.numpy.finding import size_of, true_places
@@ -209,6 +209,9 @@ def _with_rank(values: Any, least: int) -> Any:
 def _insert_traced(arr: Any, places: Any, values: Any, axis: int) -> Any:
     """Insert at traced positions: their number is known, and so is the shape."""
     shape = shape_of(arr)
+    if not dtypes.is_integer(places.dtype):
+        raise DTypeError(at_user_line(f"insert: indices are integers, got {places.dtype.name}; convert with "
+                                      ".astype(int)"))
     given, single = _with_rank(values, len(shape)), not places.shape
     if single:
         given = move_axis(given, 0, axis)

@@ -148,7 +148,7 @@ def _spectrum(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nov
                for each in signals]
     plan = _plan_segments(name, length, window, nperseg, noverlap, nfft, return_onesided, first.dtype)
     spectra = [_transform_segments(each, plan, detrend) for each in signals]
-    total = fnp.sum(plan.window ** 2) * fs if scaling == "density" else fnp.sum(plan.window) ** 2
+    total = fnp.multiply(fnp.sum(plan.window ** 2), fs) if scaling == "density" else fnp.sum(plan.window) ** 2
     products = fnp.conj(spectra[0]) * spectra[-1] / total
     if not rest:
         products = fnp.real(products)

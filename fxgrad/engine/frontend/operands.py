@@ -228,12 +228,18 @@ def equally_strong(values: Sequence[Any]) -> list[Any]:
 
 def common_operands(*values: Any) -> list[Any]:
     """Return a caller's arrays in one dtype; Python's numbers give way to them, in operators too."""
-    return [*map(_with_operators, as_numpy_scalars(promote_operands(*map(operand, values))))]
+    return [*map(_with_operators, _equally_strong_values(promote_operands(*map(operand, values))))]
 
 
 def inexact_operands(*values: Any) -> list[Any]:
     """Return a caller's arrays in one inexact dtype; Python's numbers give way to them, in operators too."""
-    return [*map(_with_operators, as_numpy_scalars(promote_inexact(*map(operand, values))))]
+    return [*map(_with_operators, _equally_strong_values(promote_inexact(*map(operand, values))))]
+
+
+def _equally_strong_values(values: Sequence[Any]) -> list[Any]:
+    """Return promoted operands as `equally_strong` does; beside tracers, numbers stay literals of the program."""
+    scalars = as_numpy_scalars(values)
+    return equally_strong(scalars) if innermost_for(scalars) is None else scalars
 
 
 def _with_operators(value: Any) -> Any:
