@@ -127,7 +127,8 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     """
     operand, wanted = require_array("bitcast_convert_type", operand), dtypes.canonical(new_dtype)
     check_operands(creation.bitcast_convert_type_p, operand, new_dtype=wanted)
-    return as_strong_scalar(creation.bitcast_convert_type(operand, wanted))
+    result = creation.bitcast_convert_type(operand, wanted)
+    return result if aval_of(operand).dtype == wanted else as_strong_scalar(result)
 
 
 def dtype(x: Any) -> DType:

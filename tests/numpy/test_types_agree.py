@@ -55,6 +55,8 @@ def differs_as_documented(name: str, kinds: Sequence[str]) -> bool:
     """Return whether a call is one for which the page on dtypes states two results."""
     if name in MAKERS:
         return not _NUMBERS.keys().isdisjoint(kinds)
+    if name == "ppf" and "1j" in kinds:
+        return True  # a complex probability
     if name in POWERS:
         return not {"np.int64", "np.int32"}.isdisjoint(kinds[1:])
     return (name in SPACED and "np.float64" in kinds) or (name in SAME_OPERAND and len({*kinds}) < len(kinds))

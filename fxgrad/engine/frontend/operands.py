@@ -228,18 +228,33 @@ def equally_strong(values: Sequence[Any]) -> list[Any]:
 
 def common_operands(*values: Any) -> list[Any]:
     """Return a caller's arrays in one dtype; Python's numbers give way to them, in operators too."""
-    return [*map(_with_operators, _equally_strong_values(promote_operands(*map(operand, values))))]
+    read = [*map(operand, values)]
+    return [*map(_with_operators, _strong_if_converted(read, promote_operands(*read)))]
 
 
 def inexact_operands(*values: Any) -> list[Any]:
     """Return a caller's arrays in one inexact dtype; Python's numbers give way to them, in operators too."""
-    return [*map(_with_operators, _equally_strong_values(promote_inexact(*map(operand, values))))]
+    read = [*map(operand, values)]
+    return [*map(_with_operators, _strong_if_converted(read, promote_inexact(*read)))]
 
 
-def _equally_strong_values(values: Sequence[Any]) -> list[Any]:
-    """Return promoted operands as `equally_strong` does; beside tracers, numbers stay literals of the program."""
-    scalars = as_numpy_scalars(values)
-    return equally_strong(scalars) if innermost_for(scalars) is None else scalars
+def _strong_if_converted(given: Sequence[Any], promoted: Sequence[Any]) -> list[Any]:
+    """Return promoted operands with weak scalars for Python's numbers, but strong ones for those of another dtype.
+
+    So traced ones are: a weak integer that is converted to the dtype of a strong array is strong, a weak float64 beside
+    a strong one is not. In programs numbers stay literals.
+    """
+    scalars = as_numpy_scalars(promoted)
+    if _WIDE.isdisjoint(map(type, scalars)) or innermost_for(scalars) is not None:
+        return scalars
+    before = [aval_of(value) for value in given]
+    if common_type(before)[1]:
+        return scalars
+    return [freeze_result(value) if type(value) in _WIDE and aval.dtype != value.dtype else value
+            for value, aval in zip(scalars, before, strict=True)]
+
+
+_WIDE = frozenset({np.float64, np.complex128})
 
 
 def _with_operators(value: Any) -> Any:
