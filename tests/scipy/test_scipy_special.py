@@ -353,7 +353,7 @@ MOMENTS: dict[str, tuple[Any, Any, list[float]]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MOMENTS)
 def test_higher_derivatives_far_out(name: str) -> None:
-    """Formulas such as 2 x erfcx(x) - 2 / root(pi) lose all digits there, and from derivatives of them soon the sign."""
+    """Formulas such as 2 x erfcx(x) - 2 / root(pi) lose all digits there, and their derivatives soon the sign."""
     function, exact, points = MOMENTS[name]
     with mpmath.workdps(50):
         wanted = {point: [float(value * mpmath.factorial(order)) for order, value in enumerate(
