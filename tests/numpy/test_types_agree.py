@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -194,3 +195,31 @@ def test_widths_and_weights_that_numpy_takes() -> None:
         found = call(np.array([1, 1, 2]), np.array([True, True, False]))
         assert found.dtype == np.int32
         np.testing.assert_array_equal(found, [0, 2, 0])
+
+
+def test_numpys_scalars_on_the_left_of_arrays_promote_as_traced_ones() -> None:
+    """`divmod` had returned both results twice."""
+    for number in (np.float64(7), np.float32(7), np.int64(7), np.int32(7)):
+        for kind in ("weak floats", "weak integers", "float32", "int8", "int32", "float64"):
+            array = fnp.asarray(KINDS[kind])
+            for call in (lambda a, b: a + b, lambda a, b: a / (b + 1), lambda a, b: divmod(a, b + 1)):
+                traced = fxgrad.tree.leaves(fxgrad.eval_shape(call, number, array))
+                assert types_of(call(number, array)) == [
+                    str(fxgrad.typeof(leaf)) for leaf in traced]
+            quotient, rest = divmod(number, array + 1)
+            np.testing.assert_allclose(quotient * (array + 1) + rest, np.full(3, 7.0), rtol=1e-6)
+
+
+def test_numbers_taken_from_arrays_are_strong() -> None:
+    matrix = fnp.asarray(_MATRIX)
+    for number in (matrix.trace(), matrix.take(0), matrix.sum(), matrix[0, 0]):
+        assert not fxgrad.typeof(number).weak_type
+    assert fxgrad.typeof(KINDS["weak matrix"].trace()).weak_type
+
+
+def test_additions_to_bools_are_refused() -> None:
+    message = re.escape("scatter_add: not defined for bool; it takes numeric dtypes. Convert first, for example "
+                        "x.astype('float32')")
+    for call in (lambda x: fnp.at(x)[0].add(True), fxgrad.jit(lambda x: fnp.at(x)[0].add(True))):
+        with pytest.raises(DTypeError, match=message):
+            call(_MASK)
