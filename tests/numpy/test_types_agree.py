@@ -214,7 +214,8 @@ def test_numbers_taken_from_arrays_are_strong() -> None:
     matrix = fnp.asarray(_MATRIX)
     for number in (matrix.trace(), matrix.take(0), matrix.sum(), matrix[0, 0]):
         assert not fxgrad.typeof(number).weak_type
-    assert fxgrad.typeof(KINDS["weak matrix"].trace()).weak_type
+    for weak in (KINDS["weak matrix"].trace(), KINDS["weak matrix"].imag, KINDS["weak matrix"].real):
+        assert fxgrad.typeof(weak).weak_type
 
 
 def test_additions_to_bools_are_refused() -> None:
