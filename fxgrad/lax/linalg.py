@@ -152,7 +152,8 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
     array([[ 0., -1.],
            [-1.,  0.]])
     """
-    return factorizations.ormqr(*unify_dtypes("ormqr", a, taus, c), left, transpose)
+    a, taus, c = unify_dtypes("ormqr", a, taus, c)
+    return factorizations.ormqr(a, taus, c, left, transpose)
 
 
 def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True,

@@ -342,7 +342,7 @@ def _attach_to_weak() -> None:
     for name in ("clip", "cumprod", "cumsum", "max", "mean", "min", "prod", "ptp", "std", "sum", "trace", "var"):
         setattr(WeakArray, name, _weak_method(name, getattr(Array, name)))
     WeakArray.at = property(Updates)  # type: ignore[attr-defined]
-    WeakArray.imag = property(_weak_view(np.ndarray.imag.__get__))  # type: ignore[assignment, attr-defined]
+    WeakArray.imag = property(_weak_view(np.ndarray.imag.__get__))  # type: ignore[assignment]
     WeakArray.T = property(_weak_view(np.ndarray.transpose))  # type: ignore[assignment]
 
 
