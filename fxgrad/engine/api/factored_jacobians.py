@@ -23,11 +23,23 @@ from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import used_axes
 from fxgrad.engine.frontend.operands import ones_on_diagonal
 from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
+from fxgrad.engine.higher_order.checkpoint import checkpoint_p, recompute_p
 from fxgrad.engine.ops import arithmetic, products, structural
-from fxgrad.engine.ops.joining import concatenate
+from fxgrad.engine.ops.convolution import conv_general_dilated_p, convolve, geometry_of
+from fxgrad.engine.ops.cumulative import cumsum, cumsum_p
+from fxgrad.engine.ops.joining import concatenate, concatenate_p, split_p, stack, stack_p, unstack_p
 from fxgrad.engine.ops.pointwise import add, add_p
 from fxgrad.engine.ops.select import select_n_p
-from fxgrad.engine.ops.shaping import pad, pad_p, rev, rev_p, slice_in_dim, slice_p
+from fxgrad.engine.ops.shaping import (
+    broadcast_in_dim_p,
+    pad,
+    pad_p,
+    rev,
+    rev_p,
+    slice_in_dim,
+    slice_p,
+    tile_p,
+)
 from fxgrad.engine.ops.strong import strong_div_p, strong_dot_general_p, strong_mul_p
 from fxgrad.engine.ops.structural import broadcast_to, convert, full, reduce_sum, reshape, transpose, zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
@@ -145,13 +157,13 @@ class _Push(Batch):
             if equation.primitive in _CALLS:
                 return self._called(equation, inputs)
             rule = _RULES.get(equation.primitive)
-            result = None if rule is None or any(type(value) is Batched and value.axis is not None for value in inputs
-                                                 ) else rule(self, equation, inputs)
-            if result is not None and self._most(result) > _TERMS:
-                result = self.gathered(result.aval, result.terms, at_any_size=True)
-                result = result if self._most(result) <= _TERMS else None
-            if result is not None:
-                return [result]
+            results = None if rule is None or any(type(value) is Batched and value.axis is not None for value in inputs
+                                                  ) else rule(self, equation, inputs)
+            if results is not None:
+                results = [result if self._most(result) <= _TERMS else self.gathered(
+                    result.aval, result.terms, at_any_size=True) for result in results]
+                if all(self._most(result) <= _TERMS for result in results):
+                    return results
             inputs = [self._dense(value) if type(value) is Factored else value for value in inputs]
         return super().equation(equation, inputs)
 
@@ -174,7 +186,7 @@ class _Push(Batch):
         self._sizes.append(size)
         return len(self._sizes) - 1
 
-    def _labels_of(self, shape: Sequence[int]) -> tuple[Labels, ...]:
+    def labels_of(self, shape: Sequence[int]) -> tuple[Labels, ...]:
         return tuple((self.label(size),) if size > 1 else () for size in shape)
 
     def size_of(self, labels: Labels) -> int:
@@ -183,7 +195,7 @@ class _Push(Batch):
 
     def _identity(self, source: int) -> Factored:
         aval = self._sources[source]
-        axes = self._labels_of(aval.shape)
+        axes = self.labels_of(aval.shape)
         return Factored(aval, [Term(source, (), axes, _flat(axes))])
 
     # Arrays.
@@ -287,7 +299,7 @@ class _Push(Batch):
         tied = {label for label in term.basis if label in axes}
         if not term.factors and len(tied) == len(axes) == len(term.basis) > 0:
             order = [axes.index(label) for label in term.basis]
-            ones = reshape(ones_on_diagonal((self.size_of(axes),) * 2, 0, aval.dtype), self._shape(axes) * 2)
+            ones = reshape(ones_on_diagonal((self.size_of(axes),) * 2, 0, aval.dtype), self.shape_of(axes) * 2)
             rows = [*range(len(axes))]
             columns = [len(axes) + place for place in order]
             return reshape(transpose(ones, [*columns, *rows] if is_first else [*rows, *columns]), shape)
@@ -316,16 +328,13 @@ class _Push(Batch):
 
     def _most(self, value: Factored) -> int:
         """Return how many terms an input has, at most."""
-        return max(Counter(term.source for term in value.terms).values())
+        return max(Counter(term.source for term in value.terms).values(), default=0)
 
     def gathered(self, aval: Aval, terms: Sequence[Term], at_any_size: bool = False) -> Factored:
         """Return the sum of terms; those with the same deltas are added, if their sum is no larger than a factor."""
         kept: dict[Any, list[Term]] = {}
         for term in terms:
-            places = {label: place for place, label in enumerate(term.basis)}
-            key = (term.source, self._shape(term.basis),
-                   tuple(tuple((self._sizes[label], places.get(label, -1)) for label in axis) for axis in term.axes))
-            group = kept.setdefault(key, [])
+            group = kept.setdefault(self.deltas_of(term), [])
             for place, other in enumerate(group):
                 total = self._total(aval, other, term, at_any_size)
                 if total is not None:
@@ -335,7 +344,14 @@ class _Push(Batch):
                 group.append(term)
         return Factored(aval, [term for group in kept.values() for term in group])
 
-    def _shape(self, labels: Labels) -> tuple[int, ...]:
+    def deltas_of(self, term: Term, beside: int | None = None) -> Any:
+        """Return a key that is equal for terms with the same deltas and sizes, on the axes other than `beside`."""
+        places = {label: place for place, label in enumerate(term.basis)}
+        return (term.source, self.shape_of(term.basis), tuple(
+            tuple((self._sizes[label], places.get(label, -1)) for label in labels)
+            for axis, labels in enumerate(term.axes) if axis != beside))
+
+    def shape_of(self, labels: Sequence[int]) -> tuple[int, ...]:
         return tuple(self._sizes[label] for label in labels)
 
     def _total(self, aval: Aval, one: Term, other: Term, at_any_size: bool) -> Term | None:
@@ -364,7 +380,7 @@ class _Push(Batch):
         shape = aval_of(array).shape
         labels = [label for size, axis in zip(shape, axes[len(axes) - len(shape):], strict=True) if size > 1
                   for label in axis]
-        return Factor(reshape(array, self._shape(tuple(labels))) if shape else array, tuple(labels), by)
+        return Factor(reshape(array, self.shape_of(tuple(labels))) if shape else array, tuple(labels), by)
 
     def regrouped(self, term: Term, shape: tuple[int, ...]) -> Term | None:
         """Return a term of a value in another shape; None if it cuts an axis where its size has no such divisor."""
@@ -388,35 +404,47 @@ class _Push(Batch):
             axes.append(tuple(axis))
         return term._replace(axes=tuple(axes))
 
-    def along(self, term: Term, axis: int, size: int, aval: Aval, change: Callable[[Any, int], Any]) -> Term | None:
-        """Return a term with `change(array, at)` along an axis of its value, of `size`; None if it has several labels.
+    def along(self, term: Term, axis: int, size: int, aval: Aval, change: Callable[[Any, int], Any]) -> Term:
+        """Return a term with `change(array, at)` along an axis of its value, of `size`."""
+        whole, far, (own,) = self.explicit(term, (axis,), aval)
+        if not own:
+            far, whole = [*term.factors], Factor(full((1,), 1, aval.dtype), (self.label(1),))
+        elif len(own) > 1:
+            rest = [label for label in whole.labels if label not in own]
+            merged = reshape(self.aligned(whole, [*own, *rest]), (size, *self.shape_of(tuple(rest))))
+            whole = Factor(merged, (self.label(size), *rest), whole.by)
+        place = whole.labels.index(own[0]) if len(own) == 1 else 0
+        array = change(whole.array, place)
+        labels = (*whole.labels[:place], *self.labels_of(aval_of(array).shape[place:place + 1])[0],
+                  *whole.labels[place + 1:])
+        factor = Factor(reshape(array, self.shape_of(labels)), labels, whole.by)
+        return term._replace(factors=(factor, *far), axes=(
+            *term.axes[:axis], tuple(label for label in labels if label not in whole.labels), *term.axes[axis + 1:]))
+
+    def explicit(self, term: Term, axes: Sequence[int], aval: Aval) -> tuple[Factor, list[Factor], list[Labels]]:
+        """Return the factors along `axes` of a value as one, the others, and the labels of each of the axes.
 
         A delta becomes an array with a label for either side: the identity, or a diagonal of the factors along it.
         """
-        if len(term.axes[axis]) > 1:
-            return None
-        label = term.axes[axis][0] if term.axes[axis] else None
-        near, far = [], [*term.factors]
-        if label in term.basis:
-            other, label = label, self.label(size)
-            scales = [factor for factor in far if factor.labels == (other,)]
-            far = [factor for factor in far if factor.labels != (other,)]
-            near = [self._diagonal(scales, (label, other), aval)]
-        elif label is not None:
-            near, far = ([factor for factor in term.factors if (label in factor.labels) is marked]
-                         for marked in (True, False))
-        if near:
-            whole = self.multiplied(near, _union(*(factor.labels for factor in near)), aval)
-        else:
-            whole = Factor(full((size,), 1, aval.dtype), (-1 if label is None else label,))
-            label = whole.labels[0]
-        place = whole.labels.index(label)
-        array = change(whole.array, place)
-        after = aval_of(array).shape[place]
-        own = (self.label(after),) if after > 1 else ()
-        labels = (*whole.labels[:place], *own, *whole.labels[place + 1:])
-        factor = Factor(reshape(array, self._shape(labels)), labels, whole.by)
-        return term._replace(factors=(factor, *far), axes=(*term.axes[:axis], own, *term.axes[axis + 1:]))
+        near, far, own = [], [*term.factors], []
+        for axis in axes:
+            labels = []
+            for label in term.axes[axis]:
+                side = label
+                if label in term.basis:
+                    side = self.label(self._sizes[label])
+                    scales = [factor for factor in far if factor.labels == (label,)]
+                    far = [factor for factor in far if factor.labels != (label,)]
+                    near.append(self._diagonal(scales, (side, label), aval))
+                labels.append(side)
+            own.append(tuple(labels))
+        marked = {*_flat(own)}
+        near += [factor for factor in far if not marked.isdisjoint(factor.labels)]
+        far = [factor for factor in far if marked.isdisjoint(factor.labels)]
+        constant = tuple(label for label in _flat(own) if not any(label in factor.labels for factor in near))
+        if constant or not near:
+            near.append(Factor(full(self.shape_of(constant), 1, aval.dtype), constant))
+        return self.multiplied(near, _union(*(factor.labels for factor in near)), aval), far, own
 
     def _diagonal(self, scales: Sequence[Factor], labels: Labels, aval: Aval) -> Factor:
         """Return the matrix with the product of `scales`, which have the second label, on its diagonal."""
@@ -431,7 +459,7 @@ class _Push(Batch):
         def split(labels: Labels) -> Labels:
             return tuple(part for each in labels for part in (pair if each == label else (each,)))
         factors = tuple(factor if label not in factor.labels else Factor(
-            reshape(factor.array, self._shape(split(factor.labels))), split(factor.labels), factor.by)
+            reshape(factor.array, self.shape_of(split(factor.labels))), split(factor.labels), factor.by)
             for factor in term.factors)
         return Term(term.source, factors, term.axes, split(term.basis))
 
@@ -476,7 +504,7 @@ def _contracted(one: Factor, other: Factor, gone: Sequence[int], dot: Callable[.
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 # Each takes the walk, an equation and its operands, one of which or two are factored and no other is a batch; it
-# returns the factored result, or None if it has none.
+# returns the factored results, or None if it has none.
 
 _DIVISIONS = (arithmetic.div_p, strong_div_p)
 _STRENGTH = {arithmetic.div_p: arithmetic.mul_p, strong_div_p: strong_mul_p}
@@ -489,7 +517,7 @@ def _one(inputs: Sequence[Any]) -> tuple[int, Factored] | None:
     return (places[0], inputs[places[0]]) if len(places) == 1 else None
 
 
-def _scaled(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | None:
+def _scaled(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
     found, primitive, aval = _one(inputs), equation.primitive, equation.outputs[0].aval
     if found is None or (primitive in _DIVISIONS and found[0] == 1):
         return None
@@ -501,12 +529,12 @@ def _scaled(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | No
     for before in value.terms:
         term = push.broadcast(before, value.aval.shape, aval.shape)
         terms.append(term._replace(factors=(*term.factors, push.factor_on(array, term.axes, primitive))))
-    return Factored(aval, terms)
+    return [Factored(aval, terms)]
 
 
-def _negative(push: _Push, equation: Equation, inputs: list[Any]) -> Factored:
+def _negative(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored]:
     value = inputs[0]
-    return Factored(value.aval, [_negated(term, value.aval) for term in value.terms])
+    return [Factored(value.aval, [_negated(term, value.aval) for term in value.terms])]
 
 
 def _negated(term: Term, aval: Aval) -> Term:
@@ -517,53 +545,54 @@ def _negated(term: Term, aval: Aval) -> Term:
     return term._replace(factors=(first._replace(array=arithmetic.neg(first.array)), *others))
 
 
-def _sum(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | None:
+def _sum(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
     aval, terms = equation.outputs[0].aval, []
     for place, value in enumerate(inputs):
         if type(value) is not Factored or value.aval.dtype != aval.dtype:
             return None
         own = [push.broadcast(term, value.aval.shape, aval.shape) for term in value.terms]
         terms += [_negated(term, aval) for term in own] if equation.primitive is arithmetic.sub_p and place else own
-    return push.gathered(aval, terms)
+    return [push.gathered(aval, terms)]
 
 
-def _reshaped(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | None:
+def _reshaped(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
     aval = equation.outputs[0].aval
     terms = [push.regrouped(term, aval.shape) for term in inputs[0].terms]
-    return None if any(term is None for term in terms) else Factored(aval, [term for term in terms if term is not None])
+    return None if any(term is None for term in terms) else [
+        Factored(aval, [term for term in terms if term is not None])]
 
 
-def _transposed(push: _Push, equation: Equation, inputs: list[Any]) -> Factored:
+def _transposed(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored]:
     order = equation.params["permutation"]
-    return Factored(equation.outputs[0].aval, [
-        term._replace(axes=tuple(term.axes[axis] for axis in order)) for term in inputs[0].terms])
+    return [Factored(equation.outputs[0].aval, [
+        term._replace(axes=tuple(term.axes[axis] for axis in order)) for term in inputs[0].terms])]
 
 
-def _repeated(push: _Push, equation: Equation, inputs: list[Any]) -> Factored:
+def _repeated(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored]:
     aval, value = equation.outputs[0].aval, inputs[0]
-    return Factored(aval, [push.broadcast(term, value.aval.shape, aval.shape) for term in value.terms])
+    return [Factored(aval, [push.broadcast(term, value.aval.shape, aval.shape) for term in value.terms])]
 
 
-def _converted(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | None:
+def _converted(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
     aval, value = equation.outputs[0].aval, inputs[0]
     before, dtype = value.aval.dtype, aval.dtype
     if not (dtypes.is_inexact(dtype) and (dtypes.is_complex(dtype) or not dtypes.is_complex(before))):
         return None
-    return Factored(aval, [term._replace(factors=tuple(
-        factor._replace(array=convert(factor.array, dtype)) for factor in term.factors)) for term in value.terms])
+    return [Factored(aval, [term._replace(factors=tuple(
+        factor._replace(array=convert(factor.array, dtype)) for factor in term.factors)) for term in value.terms])]
 
 
-def _reduced(push: _Push, equation: Equation, inputs: list[Any]) -> Factored:
+def _reduced(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored]:
     aval, value, summed = equation.outputs[0].aval, inputs[0], equation.params["axes"]
     terms = []
     for term in value.terms:
         gone = [label for axis in summed for label in term.axes[axis] if label not in term.basis]
         axes = tuple(labels for axis, labels in enumerate(term.axes) if axis not in summed)
         terms.append(Term(term.source, push.without(term.factors, gone, aval), axes, term.basis))
-    return push.gathered(aval, terms)
+    return [push.gathered(aval, terms)]
 
 
-def _product(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | None:
+def _product(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
     found, aval = _one(inputs), equation.outputs[0].aval
     if found is None:
         return None
@@ -590,10 +619,10 @@ def _product(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | N
         factors = (*term.factors, push.factor_on(array, axes, strong_mul_p if is_strong else arithmetic.mul_p))
         terms.append(Term(term.source, push.without(factors, gone, aval, dot), (
             *(term.axes[axis] for axis in batch), *free[place], *free[1 - place]), term.basis))
-    return push.gathered(aval, terms)
+    return [push.gathered(aval, terms)]
 
 
-def _selected(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | None:
+def _selected(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
     found, aval = _one(inputs), equation.outputs[0].aval
     if found is None or not all(type(case) is Factored or (
             type(case.value) is Literal and case.value.value == 0) for case in inputs[1:]):
@@ -612,35 +641,63 @@ def _selected(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | 
         cases.insert(place - 1, push.aligned(whole, order))
         chosen = bind(select_n_p, push.aligned(mask, order), *cases)[0]
         terms.append(term._replace(factors=(Factor(chosen, order, whole.by), *far)))
-    return Factored(aval, terms)
+    return [Factored(aval, terms)]
 
 
-def _cut(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | None:
+Change = Callable[[Any, int], Any] | None
+"""What an operation does along an axis of an array; None if nothing."""
+
+
+def _along_axes(push: _Push, aval: Aval, value: Factored, changes: Sequence[Change]) -> Factored:
+    """Return the result of an operation that changes each axis by itself."""
+    terms = [*value.terms]
+    for axis, (size, change) in enumerate(zip(value.aval.shape, changes, strict=True)):
+        if change is not None:
+            terms = [push.along(term, axis, size, value.aval, change) for term in terms]
+    return push.gathered(aval, terms)
+
+
+def _alone(axis: int, change: Change, rank: int) -> list[Change]:
+    return [change if place == axis else None for place in range(rank)]
+
+
+def _explicit(push: _Push, value: Factored, axis: int) -> Factored:
+    """Return a value without deltas and with one label on an axis."""
+    return _along_axes(push, value.aval, value, _alone(axis, lambda array, _: array, value.aval.ndim))
+
+
+def _cut(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
     params = equation.params
-    return _along_axes(push, equation, inputs[0], [
+    return [_along_axes(push, equation.outputs[0].aval, inputs[0], [
         None if (start, stop, stride) == (0, size, 1) else functools.partial(_sliced, start, stop, stride)
         for size, start, stop, stride in zip(inputs[0].aval.shape, params["start_indices"], params["limit_indices"],
-                                             params["strides"], strict=True)])
+                                             params["strides"], strict=True)])]
 
 
 def _sliced(start: int, stop: int, stride: int, array: Any, axis: int) -> Any:
     return slice_in_dim(array, start, stop, axis, stride)
 
 
-def _reversed(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | None:
-    return _along_axes(push, equation, inputs[0], [
+def _reversed(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
+    return [_along_axes(push, equation.outputs[0].aval, inputs[0], [
         (lambda array, at: rev(array, (at,))) if axis in equation.params["dimensions"] and size > 1 else None
-        for axis, size in enumerate(inputs[0].aval.shape)])
+        for axis, size in enumerate(inputs[0].aval.shape)])]
 
 
-def _padded(push: _Push, equation: Equation, inputs: list[Any]) -> Factored | None:
+def _accumulated(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
+    axis, reverse = equation.params["axis"], equation.params["reverse"]
+    return [_along_axes(push, equation.outputs[0].aval, inputs[0], _alone(
+        axis, lambda array, at: cumsum(array, at, reverse), inputs[0].aval.ndim))]
+
+
+def _padded(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
     value, padding = inputs
     if type(value) is not Factored or type(padding) is Factored or type(padding.value) is not Literal or (
             padding.value.value != 0):
         return None
-    return _along_axes(push, equation, value, [
+    return [_along_axes(push, equation.outputs[0].aval, value, [
         None if config == (0, 0, 0) else functools.partial(_between_zeros, config)
-        for config in equation.params["padding_config"]])
+        for config in equation.params["padding_config"]])]
 
 
 def _between_zeros(config: tuple[int, int, int], array: Any, axis: int) -> Any:
@@ -649,23 +706,138 @@ def _between_zeros(config: tuple[int, int, int], array: Any, axis: int) -> Any:
         config if at == axis else (0, 0, 0) for at in range(aval.ndim)])
 
 
-def _along_axes(push: _Push, equation: Equation, value: Factored, changes: Sequence[Callable[[Any, int], Any] | None],
-                ) -> Factored | None:
-    """Return the result of an operation that changes each axis by itself."""
+def _parts(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
+    value, axis = inputs[0], equation.params["axis"]
+    whole = _explicit(push, value, axis)  # every piece is a slice of the same matrix
+    pieces: list[Factored] = []
+    start = 0
+    for out in equation.outputs:
+        size = equation.params["sizes"][len(pieces)] if equation.primitive is split_p else 1
+        piece = _along_axes(push, value.aval.resized(axis, size), whole, _alone(
+            axis, functools.partial(_sliced, start, start + size, 1), value.aval.ndim))
+        pieces.append(piece if equation.primitive is split_p else Factored(out.aval, [
+            term._replace(axes=term.axes[:axis] + term.axes[axis + 1:]) for term in piece.terms]))
+        start += size
+    return pieces
+
+
+def _tiled(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
+    return [Factored(equation.outputs[0].aval, [term._replace(axes=tuple(
+        new + labels for new, labels in zip(push.labels_of(equation.params["reps"]), term.axes, strict=True)))
+        for term in inputs[0].terms])]
+
+
+def _in_dim(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
+    shape, places = equation.params["shape"], equation.params["broadcast_dimensions"]
+    terms = []
+    for term in inputs[0].terms:
+        axes = [*push.labels_of(shape)]
+        for place, labels, size in zip(places, term.axes, inputs[0].aval.shape, strict=True):
+            axes[place] = labels if size == shape[place] else axes[place]
+        terms.append(term._replace(axes=tuple(axes)))
+    return [Factored(equation.outputs[0].aval, terms)]
+
+
+def _joined(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
+    """Join, for terms of the parts with the same deltas, their arrays; parts of one size have a label for their number.
+
+    Parts that are not factored are zeros, since the program is linear.
+    """
+    aval, is_stack = equation.outputs[0].aval, equation.primitive is stack_p
+    axis = equation.params["axis" if is_stack else "dimension"]
+    shapes = [value.aval.shape if type(value) is Factored else aval_of(value.value).shape for value in inputs]
+    is_even = is_stack or len({shape[axis] for shape in shapes}) == 1
+    groups: dict[Any, dict[int, Term]] = {}
+    for place, value in enumerate(inputs):
+        if type(value) is not Factored:
+            continue
+        part = value if is_even else _explicit(push, value, axis)
+        for term in push.gathered(part.aval, part.terms, at_any_size=True).terms:
+            groups.setdefault(push.deltas_of(term, None if is_even else axis), {})[place] = term
+    return [Factored(aval, [_joined_terms(push, group, shapes, axis, aval, is_even, is_stack)
+                            for group in groups.values()])]
+
+
+def _joined_terms(push: _Push, group: dict[int, Term], shapes: Sequence[tuple[int, ...]], axis: int, aval: Aval,
+                  is_even: bool, is_stack: bool) -> Term:
+    """Return terms with the same deltas, by the number of their part, as one; other parts are 0."""
+    def shared(term: Term) -> Labels:
+        axes = term.axes if is_even else term.axes[:axis] + term.axes[axis + 1:]
+        return (*term.basis, *_flat(axes))
+
+    first = next(iter(group.values()))
+    factors: dict[int, list[Factor]] = {}
+    used: set[int] = set()
+    for place, term in group.items():
+        renamed = dict(zip(shared(term), shared(first), strict=True))
+        factors[place] = [factor._replace(labels=tuple(renamed.get(label, label) for label in factor.labels))
+                          for factor in term.factors]
+        used.update(label for factor in factors[place] for label in factor.labels)
+    order = [label for label in _union(shared(first)) if label in used]
+    arrays, by = [], first.factors[0].by if first.factors else arithmetic.mul_p
+    for place, shape in enumerate(shapes):
+        sizes = (*(() if is_even else (shape[axis],)), *push.shape_of(order))
+        if place not in group:
+            arrays.append(zeros(Aval(sizes, aval.dtype)))
+            continue
+        own = [] if is_even else [*group[place].axes[axis]]
+        whole = push.multiplied(factors[place], [*own, *order], aval)
+        arrays.append(broadcast_to(reshape(push.aligned(whole, [*own, *order]), (
+            *(() if is_even else (shape[axis],)), *(
+                push.shape_of([label])[0] if label in whole.labels else 1 for label in order))), sizes))
+        by = whole.by
+    joined = stack(arrays, 0) if is_even else concatenate(arrays, 0)
+    label = push.label(aval_of(joined).shape[0])
+    axes = (*first.axes[:axis], (label,), *first.axes[axis:]) if is_stack else (
+        *first.axes[:axis], (label, *(first.axes[axis] if is_even else ())), *first.axes[axis + 1:])
+    return Term(first.source, (Factor(joined, (label, *order), by),), axes, first.basis)
+
+
+def _convolved(push: _Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
+    """Convolve the arrays along space and features; the batch of images, or of kernels, keeps its deltas.
+
+    Where the features of the value are those of the input, nothing is summed over them: they are a batch, too.
+    """
+    found, aval, geometry = _one(inputs), equation.outputs[0].aval, geometry_of(equation.params)
+    if found is None or geometry.feature_group_count * geometry.batch_group_count > 1 or aval.ndim == 2:
+        return None
+    place, value = found
+    array = inputs[1 - place].value
+    if not aval.dtype == aval_of(array).dtype == value.aval.dtype:
+        return None
+    specs = geometry.dimension_numbers
+    batch, features, *space = specs[place]
+    standard = tuple(range(aval.ndim))
+    other = transpose(array, specs[1 - place])
+    many, *sizes = aval_of(other).shape
     terms = []
     for term in value.terms:
-        found: Term | None = term
-        for axis, (size, change) in enumerate(zip(value.aval.shape, changes, strict=True)):
-            if change is not None and found is not None:
-                found = push.along(found, axis, size, value.aval, change)
-        if found is None:
-            return None
-        terms.append(found)
-    return push.gathered(equation.outputs[0].aval, terms)
+        tied = [label for label in term.axes[features] if label in term.basis]
+        whole, far, own = push.explicit(term, space, value.aval)
+        is_tied = [*term.axes[features]] == tied and {*tied}.isdisjoint(whole.labels)
+        if not is_tied:
+            whole, far, own = push.explicit(term, (features, *space), value.aval)
+        rest = tuple(label for label in whole.labels if label not in _flat(own))
+        image = reshape(push.aligned(whole, [*rest, *_flat(own)]), (
+            push.size_of(rest), 1 if is_tied else sizes[0], *(value.aval.shape[axis] for axis in space)))
+        kernel = reshape(other, (many * sizes[0], 1, *sizes[1:])) if is_tied else other
+        result = convolve(*((kernel, image) if place else (image, kernel)), geometry._replace(
+            dimension_numbers=(standard, standard, standard)), equation.params["precision"])
+        new, = push.labels_of((many,))
+        windows = push.labels_of(aval_of(result).shape[2:])
+        sides = (rest, (*new, *(tied if is_tied else ())))
+        labels = (*sides[place], *sides[1 - place], *_flat(windows))
+        axes: list[Labels] = [()] * aval.ndim
+        for axis, found_labels in zip(specs[2], (*((new, term.axes[batch]) if place else (term.axes[batch], new)),
+                                                 *windows), strict=True):
+            axes[axis] = found_labels
+        terms.append(Term(term.source, (Factor(reshape(result, push.shape_of(labels)), labels, whole.by), *far),
+                          tuple(axes), term.basis))
+    return [push.gathered(aval, terms)]
 
 
-_CALLS = (named_call_p, jit_call_p)
-Rule = Callable[[_Push, Equation, list[Any]], Factored | None]
+_CALLS = (named_call_p, jit_call_p, checkpoint_p, recompute_p)
+Rule = Callable[[_Push, Equation, list[Any]], list[Factored] | None]
 _RULES: dict[Any, Rule] = {
     **dict.fromkeys((arithmetic.mul_p, strong_mul_p, arithmetic.div_p, strong_div_p), _scaled),
     **dict.fromkeys((add_p, arithmetic.sub_p), _sum),
@@ -673,4 +845,6 @@ _RULES: dict[Any, Rule] = {
     arithmetic.neg_p: _negative, structural.reshape_p: _reshaped, structural.transpose_p: _transposed,
     structural.broadcast_to_p: _repeated, structural.convert_element_type_p: _converted,
     structural.reduce_sum_p: _reduced, select_n_p: _selected,
-    slice_p: _cut, rev_p: _reversed, pad_p: _padded}
+    slice_p: _cut, rev_p: _reversed, pad_p: _padded, cumsum_p: _accumulated,
+    **dict.fromkeys((split_p, unstack_p), _parts), **dict.fromkeys((concatenate_p, stack_p), _joined),
+    tile_p: _tiled, broadcast_in_dim_p: _in_dim, conv_general_dilated_p: _convolved}
