@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.arrays import as_strong_scalar
 from fxgrad.engine.core.avals import struct_aval
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.flat import as_struct
@@ -60,7 +61,8 @@ def full(shape: Sequence[int], fill_value: Any, dtype: Any = None, *, sharding: 
         raise ShapeError(at_user_line(f"full: fill_value has shape {aval.shape}; a scalar is needed"))
     wanted = (_default(aval.dtype) if aval.weak else aval.dtype) if dtype is None else \
         dtypes.canonical(dtype)
-    if type(fill_value) is complex and not dtypes.is_complex(wanted):
+    if aval.weak and type(fill_value) is not np.complex128 and dtypes.is_complex(aval.dtype) and \
+            not dtypes.is_complex(wanted):
         raise DTypeError(at_user_line(f"full: fill_value={fill_value!r} is no number of {wanted.name}; give a complex "
                                       "dtype, or fill_value.real"))
     value, sizes = convert(value, wanted), as_sizes("full", shape)
@@ -125,7 +127,8 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     """
     operand, wanted = require_array("bitcast_convert_type", operand), dtypes.canonical(new_dtype)
     check_operands(creation.bitcast_convert_type_p, operand, new_dtype=wanted)
-    return creation.bitcast_convert_type(operand, wanted)
+    result = creation.bitcast_convert_type(operand, wanted)
+    return result if aval_of(operand).dtype == wanted else as_strong_scalar(result)
 
 
 def dtype(x: Any) -> DType:

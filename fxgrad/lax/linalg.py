@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fxgrad.engine.frontend.operands import as_array_operand, as_integer, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, as_integer, refuse_complex, shape_of
+from fxgrad.engine.frontend.strict import unify_dtypes
 from fxgrad.engine.ops import eigen, factorizations, matrices, reduced_forms, triangular
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.pointwise import add
@@ -32,6 +33,13 @@ def _hermitian(name: str, x: Any, symmetrize_input: bool, lower: bool = True) ->
     return symmetrize(x) if symmetrize_input else from_triangle(x, lower)
 
 
+def _matrix(name: str, x: Any) -> Any:
+    """Return an operand as matrices; raise `ShapeError` and `DTypeError` for others, which NumPy might accept."""
+    x = as_array_operand(x)
+    check_matrix_operands(name, x)
+    return x
+
+
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     """Return the lower triangular L with `L @ L.T.conj() = x`, for positive definite matrices.
 
@@ -54,7 +62,10 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
     >>> cholesky_update(np.array([[3.0]]), np.array([4.0])).round(12)
     array([[5.]])
     """
-    return factorizations.cholesky_update(as_array_operand(r_matrix), as_array_operand(w_vector))
+    r, w = unify_dtypes("cholesky_update", r_matrix, w_vector)
+    check_matrix_operands("cholesky_update", r)
+    refuse_complex("cholesky_update", r)
+    return factorizations.cholesky_update(r, w)
 
 
 def eig(x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
@@ -106,7 +117,7 @@ def householder_product(a: Any, taus: Any) -> Any:
     array([[ 0.],
            [-1.]])
     """
-    return factorizations.householder_product(as_array_operand(a), as_array_operand(taus))
+    return factorizations.householder_product(*unify_dtypes("householder_product", a, taus))
 
 
 def lu(x: Any) -> tuple[Any, Any, Any]:
@@ -116,7 +127,7 @@ def lu(x: Any) -> tuple[Any, Any, Any]:
     >>> lu(np.array([[1.0, 2.0], [2.0, 2.0]]))[2]
     array([1, 0], dtype=int32)
     """
-    factors, pivots, permutation = factorizations.lu(as_array_operand(x))
+    factors, pivots, permutation = factorizations.lu(_matrix("lu", x))
     return factors, pivots, permutation
 
 
@@ -141,7 +152,8 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
     array([[ 0., -1.],
            [-1.,  0.]])
     """
-    return factorizations.ormqr(as_array_operand(a), as_array_operand(taus), as_array_operand(c), left, transpose)
+    a, taus, c = unify_dtypes("ormqr", a, taus, c)
+    return factorizations.ormqr(a, taus, c, left, transpose)
 
 
 def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True,
@@ -154,7 +166,7 @@ def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True,
     >>> abs(qr(np.array([[3.0], [4.0]]), full_matrices=False)[1]).round(6)
     array([[5.]])
     """
-    return tuple(factorizations.qr(as_array_operand(x), full_matrices, pivoting))
+    return tuple(factorizations.qr(_matrix("qr", x), full_matrices, pivoting))
 
 
 def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
@@ -168,7 +180,7 @@ def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = F
     """
     if sort_eig_vals or select_callable is not None:
         raise UnsupportedError(at_user_line("schur: sorted eigenvalues are not supported (nor are they in jax)"))
-    return tuple(reduced_forms.schur(as_array_operand(x), compute_schur_vectors))
+    return tuple(reduced_forms.schur(_matrix("schur", x), compute_schur_vectors))
 
 
 def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True,
@@ -179,7 +191,7 @@ def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True,
     >>> svd(np.diag([1.0, 2.0]), compute_uv=False)
     array([2., 1.])
     """
-    x = as_array_operand(x)
+    x = _matrix("svd", x)
     _check_subset("svd", subset_by_index, min(shape_of(x)[-2:]))
     found = eigen.svd(x, full_matrices, compute_uv)
     return tuple(found) if compute_uv else found[0]
@@ -193,7 +205,7 @@ def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta:
     >>> symmetric_product(np.array([[1.0, 2.0]]), np.zeros((1, 1)))
     array([[5.]])
     """
-    a, c = as_array_operand(a_matrix), as_array_operand(c_matrix)
+    a, c = unify_dtypes("symmetric_product", a_matrix, c_matrix)
     matrices.check_matrices("symmetric_product", aval_of(a), aval_of(c))
     product = mul(alpha, matrices.matmul(a, matrices.transpose_matrices(a)))
     result = add(product, mul(beta, c))
@@ -214,7 +226,7 @@ def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = F
     array([[1.],
            [1.]])
     """
-    a, b = as_array_operand(a), as_array_operand(b)
+    a, b = unify_dtypes("triangular_solve", a, b)
     check_matrix_operands("triangular_solve", a, square=True)
     is_vector = len(shape_of(b)) == len(shape_of(a)) - 1
     if is_vector:
@@ -248,4 +260,4 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
     """
     if perturb_singular:
         raise UnsupportedError(at_user_line("tridiagonal_solve: perturb_singular=True is not supported"))
-    return triangular.tridiagonal_solve(*map(as_array_operand, (dl, d, du, b)))
+    return triangular.tridiagonal_solve(*unify_dtypes("tridiagonal_solve", dl, d, du, b))

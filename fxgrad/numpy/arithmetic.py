@@ -13,6 +13,7 @@ from fxgrad.engine.frontend.operands import (
     apply,
     as_array_operand,
     as_numpy_scalars,
+    equally_strong,
     new_array,
     operand,
     operands,
@@ -237,6 +238,7 @@ logaddexp2 = _name_function("logaddexp2", composite_function(_logaddexp2), "log2
 
 def _copysign(x: Any, y: Any) -> Any:
     refuse_complex("copysign", x)
+    x, y = equally_strong([x, y])
     size = parts.abs(x)
     return where(sign_bit(y), arithmetic.neg(size), size)
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.arrays import ARRAYS, Array, WeakArray, make_weak
+from fxgrad.engine.core.arrays import ARRAYS, Array, WeakArray, as_strong_scalar, make_weak
 from fxgrad.engine.executors.silence import silence_warnings
 from fxgrad.engine.frontend.operands import operand
 from fxgrad.engine.frontend.protocol import function_of
@@ -121,20 +121,21 @@ def _promote_operands(function: Function, own: Function, self: Any, other: Any, 
 
 
 def _array_wrap(self: Array, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-    """Return the result of a NumPy ufunc; recomputed by our function if a weak 64-bit scalar changed the dtype.
+    """Return the result of a NumPy ufunc; recomputed by our function where a NumPy scalar makes another type.
 
     NumPy's scalars on the left dispatch to nothing, so that this is the first place that sees the operation.
     """
-    if context is not None and array.dtype != self.dtype:
-        ufunc, operands, _ = context
+    if context is not None and (array.dtype != self.dtype or type(self) is WeakArray):
+        ufunc, operands, place = context
         function = function_of(ufunc)
-        if function is not None and len(operands) == ufunc.nin and not _SCALARS.isdisjoint(map(type, operands)):
-            return function(*operands)
+        if function is not None and len(operands) == ufunc.nin and any(
+                isinstance(operand, np.generic) and operand.dtype in _DTYPES for operand in operands):
+            result = function(*operands)
+            return result[place] if type(result) is tuple else result
     return _own_wrap(self, array, context, return_scalar)
 
 
 _own_wrap = np.ndarray.__array_wrap__
-_SCALARS = frozenset({np.float64, np.complex128})
 
 
 def _operator_in_place(name: str, operator: Function) -> Function:
@@ -215,6 +216,16 @@ def _reduction(name: str, positions: tuple[str, ...]) -> Function:
                     del options[option]
         return own(self, *args, **options)
     method.__name__, method.__doc__ = name, own.__doc__
+    return method
+
+
+def _with_strong_result(name: str) -> Function:
+    """Return NumPy's method; a number that it returns is an `Array`, since NumPy's scalars of 64 bits are weak."""
+    own = getattr(np.ndarray, name)
+
+    @functools.wraps(own)
+    def method(self: Array, *args: Any, **options: Any) -> Any:
+        return as_strong_scalar(own(self, *args, **options))
     return method
 
 
@@ -299,6 +310,8 @@ def attach_array_methods() -> None:
                          "__format__": _format, "__round__": _round, "__hash__": _hash,
                          "__array_wrap__": _array_wrap}.items():
         setattr(Array, name, member)
+    for name in ("take", "trace"):
+        setattr(Array, name, _with_strong_result(name))
     for name, positions in _REDUCTIONS.items():
         setattr(Array, name, _reduction(name, positions))
     for name, defaults in _OPTIONS_OF_JAX.items():
@@ -329,6 +342,7 @@ def _attach_to_weak() -> None:
     for name in ("clip", "cumprod", "cumsum", "max", "mean", "min", "prod", "ptp", "std", "sum", "trace", "var"):
         setattr(WeakArray, name, _weak_method(name, getattr(Array, name)))
     WeakArray.at = property(Updates)  # type: ignore[attr-defined]
+    WeakArray.imag = property(_weak_view(np.ndarray.imag.__get__))  # type: ignore[assignment]
     WeakArray.T = property(_weak_view(np.ndarray.transpose))  # type: ignore[assignment]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.arrays import ARRAYS
+from fxgrad.engine.core.arrays import ARRAYS, Integer, WeakArray, make_weak
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import (
@@ -42,7 +42,7 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.numpy.inspection import check_device
-from fxgrad.numpy.python_numbers import are_python_numbers, array_of_numbers, default_width
+from fxgrad.numpy.python_numbers import are_python_numbers, array_of_numbers, default_width, refuse_imaginary
 from fxgrad.numpy.sizes import numbers_between
 
 # --- from given values --------------------------------------------------------------------------------------------
@@ -66,7 +66,9 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     if are_python_numbers(a):
         return array_of_numbers(np.asarray(a), as_dtype_or_none(dtype))
     array = operand(a)
-    aval_of(array)  # raises for strings and objects
+    aval = aval_of(array)  # raises for strings and objects
+    if dtype is not None and type(array) is Tracer and aval.weak:
+        refuse_imaginary(aval.dtype, dtypes.canonical(dtype))
     if copy and type(array) in ARRAYS:
         array = array.copy()
     return as_dtype(array, dtype)
@@ -93,19 +95,35 @@ def as_common_arrays(values: Sequence[Any]) -> list[Any]:
     >>> as_common_arrays([np.ones(1), 0.1, [2]])[1:]
     [array(0.1), array([2.])]
     """
-    numbers = [are_python_numbers(value) for value in values]
+    numbers = [type(value) is not Integer and are_python_numbers(value) for value in values]
     if all(numbers):
         return promote_operands(*map(asarray, values))
     if not any(numbers):
         return promote_operands(*map(operand, values))
     read = [np.asarray(value) if number else operand(value) for value, number in zip(values, numbers, strict=True)]
     avals = [aval_of(each) for each in read]
-    dtype, weak = dtypes.promote(*((aval.dtype, aval.weak or number)
+    dtype, weak = dtypes.promote(*((aval.dtype, aval.weak or (number and aval.dtype != dtypes.bool_))
                                    for aval, number in zip(avals, numbers, strict=True)))
     if weak and not any(aval.weak for aval in avals):
         return promote_operands(*map(asarray, values))  # bools and Python's numbers
     return [(convert(array_of_numbers(each, dtype), dtype, weak) if weak else array_of_numbers(each, dtype)) if number
             else cast_operand(each, dtype, weak) for each, number in zip(read, numbers, strict=True)]
+
+
+def rows_of(arrays: Any) -> list[Any]:
+    """Return the entries of a caller's sequence of arrays, or the rows of one array, as weak as it is.
+
+    Numbers out of NumPy's vectors become arrays of shape (), since NumPy's scalars of float64 are weak.
+
+    >>> import numpy as np
+    >>> rows_of(np.ones(2)), rows_of([2, 3])
+    ([array(1.), array(1.)], [2, 3])
+    """
+    if isinstance(arrays, np.ndarray) and arrays.ndim:
+        if type(arrays) is WeakArray:
+            return [make_weak(row) for row in np.asarray(arrays)]
+        return [arrays[place, ...] for place in range(len(arrays))]
+    return list(arrays)
 
 
 def as_arrays_keeping_dtypes(values: Sequence[Any]) -> list[Any]:

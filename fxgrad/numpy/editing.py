@@ -30,9 +30,9 @@ from fxgrad.engine.ops.structural import broadcast_to, convert, move_axis, resha
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import ArgumentError, IndexingError, ShapeError, UnsupportedError
+from fxgrad.errors import ArgumentError, DTypeError, IndexingError, ShapeError, UnsupportedError
 from fxgrad.numpy.arithmetic import add, subtract
-from fxgrad.numpy.creation import array, as_common_arrays, asarray
+from fxgrad.numpy.creation import array, as_common_arrays, asarray, rows_of
 from fxgrad.numpy.finding import size_of, true_places
 from fxgrad.numpy.indexing import getitem
 from fxgrad.numpy.joining import concatenate
@@ -106,7 +106,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """
     refuse_out("choose", out)
     a = as_array_operand(a)
-    options = as_common_arrays(choices)
+    options = as_common_arrays(rows_of(choices))
     count = len(options)
     if dtypes.kind_of(aval_of(a).dtype) not in "iub":
         raise ArgumentError(at_user_line(f"choose: numbers of choices must be integers, got {aval_of(a).dtype.name}"))
@@ -209,6 +209,9 @@ def _with_rank(values: Any, least: int) -> Any:
 def _insert_traced(arr: Any, places: Any, values: Any, axis: int) -> Any:
     """Insert at traced positions: their number is known, and so is the shape."""
     shape = shape_of(arr)
+    if not dtypes.is_integer(places.dtype):
+        raise DTypeError(at_user_line(f"insert: indices are integers, got {places.dtype.name}; convert with "
+                                      ".astype(int)"))
     given, single = _with_rank(values, len(shape)), not places.shape
     if single:
         given = move_axis(given, 0, axis)

@@ -25,7 +25,7 @@ from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError
-from fxgrad.numpy.arithmetic import divide
+from fxgrad.numpy.arithmetic import divide, multiply
 from fxgrad.numpy.creation import arange
 from fxgrad.numpy.joining import concatenate
 from fxgrad.numpy.rearranging import roll
@@ -278,8 +278,8 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
     kind = default_float_dtype() if dtype is None else dtypes.canonical(dtype)
     half = (count - 1) // 2 + 1
     whole = concatenate([arange(0, half, dtype=kind), arange(-(count // 2), 0, dtype=kind)])
-    return divide(whole, convert(mul(as_array_operand(d), count), kind) if dtype is not None
-                  else mul(as_array_operand(d), count))
+    span = multiply(d, count)
+    return divide(whole, convert(span, kind) if dtype is not None else span)
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:  # noqa: ARG001
@@ -291,8 +291,8 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
     count = _points("rfftfreq", n)
     kind = default_float_dtype() if dtype is None else dtypes.canonical(dtype)
     whole = arange(0, count // 2 + 1, dtype=kind)
-    return divide(whole, convert(mul(as_array_operand(d), count), kind) if dtype is not None
-                  else mul(as_array_operand(d), count))
+    span = multiply(d, count)
+    return divide(whole, convert(span, kind) if dtype is not None else span)
 
 
 def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:

@@ -19,7 +19,7 @@ from fxgrad.engine.frontend.operands import (
     require_concrete,
     shape_of,
 )
-from fxgrad.engine.ops.structural import reshape
+from fxgrad.engine.ops.structural import convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -31,7 +31,7 @@ from fxgrad.numpy.indexing import getitem
 from fxgrad.numpy.joining import concatenate, stack
 from fxgrad.numpy.logic import less, where
 from fxgrad.numpy.positions import check_in_range
-from fxgrad.numpy.python_numbers import are_python_numbers
+from fxgrad.numpy.python_numbers import are_python_numbers, array_of_traced_numbers
 from fxgrad.numpy.shaping import atleast_1d, moveaxis
 from fxgrad.numpy.spaced import linspace
 
@@ -222,14 +222,14 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     >>> [int(place) for place in unravel_index(5, (2, 3))]
     [1, 2]
     """
-    places = asarray(indices)
+    places = array_of_traced_numbers(asarray(indices))
     if dtypes.kind_of(aval_of(places).dtype) not in "iu":
         raise DTypeError(at_user_line(f"unravel_index: positions must be integers, got {aval_of(places).dtype.name}"))
     entries = shape
     if type(shape) is Tracer and shape.ndim == 1:
         entries = [getitem(shape, at) for at in range(shape.shape[0])]
     is_traced = isinstance(entries, list | tuple) and any(type(entry) is Tracer for entry in entries)
-    sizes = tuple(entries) if is_traced else as_shape(shape)
+    sizes = tuple(convert(entry, aval_of(places).dtype) for entry in entries) if is_traced else as_shape(shape)
     total = functools.reduce(operator.mul, sizes, 1)
     if dtypes.kind_of(aval_of(places).dtype) == "i":
         places = where(less(places, 0), add(places, total), places)

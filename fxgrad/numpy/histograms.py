@@ -40,7 +40,7 @@ from fxgrad.numpy.spaced import linspace
 
 def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None,
              out_sharding: Any = None) -> Any:
-    """Return how often each integer from 0 on occurs in a vector (int32), or the sum of its `weights`.
+    """Return how often each integer from 0 on occurs in a vector (int32), or the sum of its `weights`; bools count.
 
     Without `length` there are as many counts as needed, at least `minlength`, and the values must be known. With it
     integers from `length` on are dropped. Negative ones count as 0. Raises `DTypeError` unless they are integers.
@@ -63,6 +63,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     if shape_of(weights) != shape_of(x):
         raise ShapeError(at_user_line(f"bincount: weights of shape {shape_of(weights)} for a vector of shape "
                                       f"{shape_of(x)}; equal shapes are needed"))
+    if aval_of(weights).dtype == dtypes.bool_:
+        weights = convert(weights, dtypes.int32)
     if length is None:
         known = require_concrete(x,
                                  "np.bincount, whose result has a size that depends on the values (or give length=),")

@@ -6,28 +6,22 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import axis_of, new_array, refuse_out, require_concrete, shape_of
 from fxgrad.engine.ops import joining
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
-from fxgrad.numpy.creation import as_common_arrays, asarray
+from fxgrad.numpy.creation import as_common_arrays, asarray, rows_of
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, ravel
 
 
 def _arrays(name: str, arrays: Any, dtype: Any) -> list[Any]:
     """Return the arrays of a caller's sequence, or the rows of one array, in one dtype."""
-    if type(arrays) is Tracer or (isinstance(arrays, np.ndarray) and arrays.ndim):
-        rows: Any = arrays
-        parts = list(rows)
-    elif isinstance(arrays, Iterable):
-        parts = list(arrays)
+    if isinstance(arrays, Iterable):
+        parts = rows_of(arrays)
     else:
         raise ArgumentError(at_user_line(f"{name}: a sequence of arrays is needed, got {type(arrays).__name__}"))
     if not parts:
@@ -108,7 +102,7 @@ def column_stack(tup: Any) -> Any:
     array([[1, 3],
            [2, 4]], dtype=int32)
     """
-    parts = [asarray(part) for part in _arrays("column_stack", tup, None)]
+    parts = _arrays("column_stack", tup, None)
     return concatenate([reshape(part, (*shape_of(part), 1) if shape_of(part) else (1, 1))
                         if len(shape_of(part)) < 2 else part for part in parts], 1)
 

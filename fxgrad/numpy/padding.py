@@ -120,6 +120,8 @@ def _mirror(array: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
 
 def _pairs(name: str, given: Any, rank: int) -> list[tuple[Any, Any]]:
     """Return (before, behind) for each axis."""
+    if isinstance(given, np.ndarray) and not given.ndim:
+        given = given[()]
     if isinstance(given, Sequence | np.ndarray) and [each for each in given if isinstance(each, Sequence | np.ndarray)]:
         pairs = [tuple(each) for each in given]
     else:

@@ -14,6 +14,7 @@ from fxgrad.engine.frontend.operands import (
     as_integer,
     as_numpy_scalars,
     common_shape,
+    equally_strong,
     operands,
     promote_inexact,
     promote_operands,
@@ -41,7 +42,7 @@ from fxgrad.numpy.shaping import atleast_1d, matrix_transpose
 
 def _coefficients(name: str, *values: Any) -> list[Any]:
     """Return vectors of coefficients in one dtype; a number is a polynomial of degree 0."""
-    arrays = [atleast_1d(each) for each in as_numpy_scalars(promote_operands(*operands(*values)))]
+    arrays = [atleast_1d(each) for each in equally_strong(as_numpy_scalars(promote_operands(*operands(*values))))]
     for array in arrays:
         if len(shape_of(array)) != 1:
             raise ShapeError(at_user_line(f"{name}: coefficients are a vector, the shape is {shape_of(array)}"))
@@ -124,7 +125,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     >>> quotient, rest
     (array([ 1., -1.]), array([0., 0., 0.]))
     """
-    u, v = as_numpy_scalars(promote_inexact(*_coefficients("polydiv", u, v)))
+    u, v = promote_inexact(*_coefficients("polydiv", u, v))
     count, size = shape_of(u)[0], shape_of(v)[0]
     if not size:
         raise ShapeError(at_user_line("polydiv: the divisor has no coefficients"))

@@ -39,10 +39,15 @@ def array_of_numbers(array: Any, dtype: DType | None) -> Any:
     if array.dtype.kind == "f" and dtypes.is_integer(dtype) and not np.all(fits := _fits(array, dtype)):
         raise OverflowError(at_user_line(f"the float {array[~fits].flat[0]} is no number of {dtype.name}; give "
                                          "a dtype that holds it"))
-    if array.dtype.kind == "c" and not dtypes.is_complex(dtype):
+    refuse_imaginary(array.dtype, dtype)
+    return array.astype(dtype)
+
+
+def refuse_imaginary(given: DType, dtype: DType) -> None:
+    """Raise `DTypeError` for Python's complex numbers in a real dtype."""
+    if dtypes.is_complex(given) and not dtypes.is_complex(dtype):
         raise DTypeError(at_user_line(f"complex numbers of Python's are none of {dtype.name}; take the real parts, or "
                                       "give a complex dtype"))
-    return array.astype(dtype)
 
 
 def _fits(floats: Any, dtype: DType) -> Any:

@@ -46,16 +46,19 @@ from fxgrad.numpy.shaping import ravel
 def roll(a: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
     """Return `a` with its elements moved on by `shift` places along `axis`, those at the end to the beginning.
 
-    Without `axis` the flattened array is rolled. `shift` may be a traced integer, or a sequence with as many `axis`.
+    Without `axis` the flattened array is rolled. `shift` may be a traced integer, or a sequence with as many `axis`;
+    several along one axis add up.
 
     >>> roll([1, 2, 3], 1)
     array([3, 1, 2])
     """
     a = given = as_array_operand(a)
     if axis is None:
-        return new_array(reshape(_roll(ravel(a), shift, 0), shape_of(a)), given)
+        return new_array(reshape(roll(ravel(a), shift, 0), shape_of(a)), given)
     axes = axis if isinstance(axis, Sequence | np.ndarray) else [axis]
     several = isinstance(shift, Sequence) or shape_of(shift)
+    if several and any(shape_of(each) for each in shift):
+        raise ShapeError(at_user_line(f"roll: shift must be an integer or a vector of integers, got {shift!r}"))
     shifts = [shift[place] for place in range(len(shift))] if several else [shift]
     if len(shifts) != len(axes):
         if 1 not in (len(shifts), len(axes)):

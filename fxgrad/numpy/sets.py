@@ -16,6 +16,7 @@ from fxgrad.engine.frontend.operands import (
     as_numpy_scalars,
     axis_of,
     constant_array,
+    equally_strong,
     operands,
     promote_operands,
     shape_of,
@@ -229,7 +230,7 @@ def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None)
 
 def _flat(*arrays: Any) -> list[Any]:
     return [reshape(array, (math.prod(shape_of(array)),))
-            for array in as_numpy_scalars(promote_operands(*operands(*arrays)))]
+            for array in equally_strong(as_numpy_scalars(promote_operands(*operands(*arrays))))]
 
 
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:

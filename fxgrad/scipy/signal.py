@@ -34,9 +34,9 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", preci
     first, second = _pair("convolve", in1, in2)
     rank = len(shape_of(first))
     spatial = range(rank)
-    kernel = fnp.flip(second)[None, None]
+    image, kernel = (fnp.expand_dims(each, (0, 1)) for each in (first, fnp.flip(second)))
     padding = [(size - 1, size - 1) for size in shape_of(second)]
-    full = conv_general_dilated(first[None, None], kernel, (1,) * rank, padding, precision=precision)[0, 0]
+    full = conv_general_dilated(image, kernel, (1,) * rank, padding, precision=precision)[0, 0]
     return _cut_product("convolve", full, shape_of(first), shape_of(second), mode, spatial)
 
 

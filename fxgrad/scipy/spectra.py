@@ -109,7 +109,7 @@ def _transform_segments(x: Any, plan: _Segments, without: Detrend) -> Any:
 
 def _frequencies(plan: _Segments, fs: Any, dtype: Any) -> Any:
     make = np.fft.rfftfreq if plan.one_sided else np.fft.fftfreq
-    return make(plan.points).astype(dtypes.real_dtype(dtype)) * fs
+    return fnp.multiply(make(plan.points).astype(dtypes.real_dtype(dtype)), fs)
 
 
 def csd(x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
@@ -148,7 +148,7 @@ def _spectrum(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nov
                for each in signals]
     plan = _plan_segments(name, length, window, nperseg, noverlap, nfft, return_onesided, first.dtype)
     spectra = [_transform_segments(each, plan, detrend) for each in signals]
-    total = fnp.sum(plan.window ** 2) * fs if scaling == "density" else fnp.sum(plan.window) ** 2
+    total = fnp.multiply(fnp.sum(plan.window ** 2), fs) if scaling == "density" else fnp.sum(plan.window) ** 2
     products = fnp.conj(spectra[0]) * spectra[-1] / total
     if not rest:
         products = fnp.real(products)
@@ -222,8 +222,8 @@ def stft(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None
         rows = fnp.pad(rows, [*along, (0, -(shape_of(rows)[-1] - plan.size) % plan.step % plan.size)])
     transforms = _transform_segments(rows, plan, detrend) / fnp.sum(plan.window)
     times = np.arange(plan.size / 2, shape_of(rows)[-1] - plan.size / 2 + 1, plan.step)
-    times = (times - (plan.size / 2 if boundary is not None else 0)).astype(dtypes.real_dtype(x.dtype)) / fs
-    return _frequencies(plan, fs, x.dtype), times, fnp.moveaxis(transforms, -1, at)
+    times = (times - (plan.size / 2 if boundary is not None else 0)).astype(dtypes.real_dtype(x.dtype))
+    return _frequencies(plan, fs, x.dtype), fnp.divide(times, fs), fnp.moveaxis(transforms, -1, at)
 
 
 def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
@@ -263,7 +263,7 @@ def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = N
         kept = slice(size // 2, length - size // 2)
         signal, weight = signal[..., kept], weight[kept]
     signal = signal / fnp.where(weight > 1e-10, weight, 1.0)
-    times = np.arange(shape_of(signal)[-1]).astype(dtypes.real_dtype(signal.dtype)) / fs
+    times = fnp.divide(np.arange(shape_of(signal)[-1]).astype(dtypes.real_dtype(signal.dtype)), fs)
     if rank > 2:
         signal = fnp.moveaxis(signal, -1, min(time_axis % rank, freq_axis % rank) if freq_axis % rank < time_axis % rank
                               else time_axis % rank)

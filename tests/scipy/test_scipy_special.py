@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.scipy.special
+import mpmath
 import numpy as np
 import pytest
 import scipy.special
@@ -338,3 +339,53 @@ def test_logit_keeps_its_digits_around_its_zero_and_has_slopes_at_the_ends(dtype
         slopes = [fxgrad.grad(fsp.logit)(dtype(end)), fxgrad.jit(fxgrad.grad(fsp.logit))(dtype(end)),
                   fxgrad.jvp(fsp.logit, (dtype(end),), (dtype(1.0),))[1]]
         assert [float(slope) for slope in slopes] == [np.inf] * 3
+
+
+MOMENTS: dict[str, tuple[Any, Any, list[float]]] = {
+    "erfcx": (fsp.erfcx, lambda x: mpmath.exp(x * x) * mpmath.erfc(x), [0.5, 3.5, 7.0, 10.0, 50.0, 1e4]),
+    "log_ndtr": (fsp.log_ndtr, lambda x: mpmath.log(mpmath.erfc(-x / mpmath.sqrt(2)) / 2),
+                 [-30.0, -12.0, -1.0, 2.0]),
+    "dawsn": (fsp.dawsn, lambda x: mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(-x * x) * mpmath.erfi(x),
+              [0.5, -12.0, 50.0]),
+    "boxcox": (lambda x: fsp.boxcox(3.0, x), lambda x: mpmath.expm1(x * mpmath.log(3)) / x, [1e-3, 0.2, 2.0])}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MOMENTS)
+def test_higher_derivatives_far_out(name: str) -> None:
+    """Formulas such as 2 x erfcx(x) - 2 / root(pi) lose all digits there, and their derivatives soon the sign."""
+    function, exact, points = MOMENTS[name]
+    with mpmath.workdps(50):
+        wanted = {point: [float(value * mpmath.factorial(order)) for order, value in enumerate(
+            mpmath.taylor(exact, mpmath.mpf(point), 5))] for point in points}
+    slope = function
+    for order in range(1, 6):
+        slope = fxgrad.grad(slope)
+        for point in points:
+            np.testing.assert_allclose(slope(point), wanted[point][order], rtol=1e-9, err_msg=f"{order} {point}")
+
+
+@pytest.mark.slow
+def test_confluent_functions_of_negative_numbers() -> None:
+    for a, b in ((1.5, 2.5), (0.3, 4.0), (3.7, 1.2)):
+        points = np.array([-1000.0, -650, -100, -60, -20, -5, -0.5, 0, 5, 80])
+        wanted = [float(mpmath.hyp1f1(a, b, point)) for point in points]
+        np.testing.assert_allclose(fsp.hyp1f1(a, b, points), wanted, rtol=1e-11)
+    assert fxgrad.typeof(fsp.hyp1f1(1.5, 2.5, -20.0)).weak_type
+
+
+@pytest.mark.slow
+def test_hypergeometric_functions_beyond_the_series_of_jax() -> None:
+    for a, b, c in ((0.5, 1.5, 2.5), (-3.0, 0.7, 1.4), (1.0, 1.0, 2.0)):
+        points = np.array([-200.0, -50, -5, -1, -0.9, 0.5, 0.95, 0.99, 0.995])
+        wanted = [float(mpmath.hyp2f1(a, b, c, point)) for point in points]
+        np.testing.assert_allclose(fsp.hyp2f1(a, b, c, points), wanted, rtol=1e-11)
+        slopes = [float(mpmath.diff(lambda x, a=a, b=b, c=c: mpmath.hyp2f1(a, b, c, x), point)) for point in points]
+        np.testing.assert_allclose(fxgrad.vmap(fxgrad.grad(lambda x, a=a, b=b, c=c: fsp.hyp2f1(a, b, c, x)))(points),
+                                   slopes, rtol=1e-8)
+
+
+def test_the_slope_of_boxcox_at_0() -> None:
+    """It was 0."""
+    np.testing.assert_allclose(fxgrad.grad(fsp.boxcox, 1)(3.0, 0.0), np.log(3) ** 2 / 2, rtol=1e-14)
+    np.testing.assert_array_equal(fsp.boxcox(np.array([0.0, 1.0]), 0.0), [-np.inf, 0.0])

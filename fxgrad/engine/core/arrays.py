@@ -154,6 +154,15 @@ def as_scalar(value: Any) -> Any:
     return value[()] if type(value) is np.ndarray and not value.shape else value
 
 
+def as_strong_scalar(value: Any) -> Any:
+    """Return a strong NumPy array of shape () as a NumPy scalar, or as an `Array` where NumPy's scalar is weak."""
+    number = as_scalar(value)
+    return freeze_result(number) if type(number) in _WEAK_SCALARS else number
+
+
+_WEAK_SCALARS = frozenset({np.float64, np.complex128})
+
+
 def returns_array(function: Callable[..., Any], of_operands: bool = False) -> Callable[..., Any]:
     """Decorate a function that makes an array without primitives: its result becomes an `Array`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import operator
 import re
 import sys
@@ -21,6 +22,8 @@ from fxgrad.engine.user_lines import at_user_line, is_library_file, is_user_file
 from fxgrad.errors import ConcretizationError
 
 _INTEGERS = int, np.integer
+_CONTAINS = dis.opmap["CONTAINS_OP"]
+"""Python's operation `in`: a set of numbers compares the hash of a size first, and would find it at no size."""
 SizeFunctions = dict[str, Callable[[Any, Any], Any]]
 _RULE = ("{names} any size from 1 on: the program is traced once for all of them. ")
 
@@ -52,6 +55,9 @@ class SymbolicDim:
         return repr(self)  # whatever a number would look like
 
     def __hash__(self) -> int:
+        frame = sys._getframe(1)
+        if is_user_file(frame.f_code.co_filename) and frame.f_code.co_code[frame.f_lasti] == _CONTAINS:
+            refuse_undecided(f"whether {self} is in a set or dict", self)
         return self._hash
 
     def __reduce__(self) -> Any:

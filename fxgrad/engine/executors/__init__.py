@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.arrays import OWN, WEAK_CLASSES, Array, WeakArray, as_numpy, as_scalar, freeze_result, make_weak
+from fxgrad.engine.core.arrays import (
+    OWN,
+    WEAK_CLASSES,
+    Array,
+    WeakArray,
+    as_numpy,
+    as_scalar,
+    as_strong_scalar,
+    freeze_result,
+    make_weak,
+)
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Literal
 from fxgrad.engine.core.backends import register_executor
 from fxgrad.engine.core.primitive import Primitive, infer_types
@@ -35,7 +45,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     """Compute one primitive on concrete values; raise `LeakedTracerError` if one of them is a tracer.
 
     Results on NumPy arrays are `Array`s; results on numbers alone are NumPy's scalars and arrays, the weak ones
-    `Integer`s and `WeakArray`s.
+    `Integer`s and `WeakArray`s, and the strong ones of float64 and complex128 `Array`s: scalars of these are weak.
     """
     is_made_weak = "weak" in params and params["weak"]
     of_arrays, of_jax, has_weak = not args, False, is_made_weak
@@ -69,9 +79,12 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
             of_arrays or any(type(output) not in _SCALARS for output in outputs)):
         avals = infer_types(primitive, [*map(aval_of, args)], params)
         return [make_weak(freeze_result(output, values)) if aval.weak else freeze_result(output, values) if of_arrays
-                else as_scalar(output)
+                else as_strong_scalar(output)
                 for output, aval in zip(outputs, avals, strict=True)]
-    return [freeze_result(output, values) for output in outputs] if of_arrays else [*map(as_scalar, outputs)]
+    if of_arrays:
+        return [freeze_result(output, values) for output in outputs]
+    is_made_strong = "weak" in params and not is_made_weak
+    return [*map(as_scalar if has_weak and not is_made_strong else as_strong_scalar, outputs)]
 
 
 def execute(program: Program, inputs: Sequence[Any]) -> list[Any]:

@@ -11,7 +11,16 @@ import jax
 import numpy as np
 
 from fxgrad.engine import config, dtypes
-from fxgrad.engine.core.arrays import ARRAYS, WEAK_CLASSES, Integer, as_scalar, freeze_result, make_weak, wrap_array
+from fxgrad.engine.core.arrays import (
+    ARRAYS,
+    WEAK_CLASSES,
+    Integer,
+    as_scalar,
+    as_strong_scalar,
+    freeze_result,
+    make_weak,
+    wrap_array,
+)
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, Shape
 from fxgrad.engine.core.primitive import Primitive, infer_types
 from fxgrad.engine.core.sizes import SymbolicDim, index_of
@@ -206,14 +215,46 @@ def as_numpy_scalars(values: Sequence[Any]) -> list[Any]:
     return [weak_scalar(value) if type(value) in PYTHON_SCALARS else value for value in values]
 
 
+def equally_strong(values: Sequence[Any]) -> list[Any]:
+    """Return promoted operands that are all weak or all strong, for functions that do not combine them by operations.
+
+    Beside strong arrays, Python's numbers are NumPy scalars, which are weak where they stand alone.
+    """
+    avals = [aval_of(value) for value in values]
+    if all(aval.weak for aval in avals):
+        return list(values)
+    return [convert(value, aval.dtype) if aval.weak else value for value, aval in zip(values, avals, strict=True)]
+
+
 def common_operands(*values: Any) -> list[Any]:
     """Return a caller's arrays in one dtype; Python's numbers give way to them, in operators too."""
-    return [*map(_with_operators, as_numpy_scalars(promote_operands(*map(operand, values))))]
+    read = [*map(operand, values)]
+    return [*map(_with_operators, _strong_if_converted(read, promote_operands(*read)))]
 
 
 def inexact_operands(*values: Any) -> list[Any]:
     """Return a caller's arrays in one inexact dtype; Python's numbers give way to them, in operators too."""
-    return [*map(_with_operators, as_numpy_scalars(promote_inexact(*map(operand, values))))]
+    read = [*map(operand, values)]
+    return [*map(_with_operators, _strong_if_converted(read, promote_inexact(*read)))]
+
+
+def _strong_if_converted(given: Sequence[Any], promoted: Sequence[Any]) -> list[Any]:
+    """Return promoted operands with weak scalars for Python's numbers, but strong ones for those of another dtype.
+
+    So traced ones are: a weak integer that is converted to the dtype of a strong array is strong, a weak float64 beside
+    a strong one is not. In programs numbers stay literals.
+    """
+    scalars = as_numpy_scalars(promoted)
+    if _WIDE.isdisjoint(map(type, scalars)) or innermost_for(scalars) is not None:
+        return scalars
+    before = [aval_of(value) for value in given]
+    if common_type(before)[1]:
+        return scalars
+    return [freeze_result(value) if type(value) in _WIDE and aval.dtype != value.dtype else value
+            for value, aval in zip(scalars, before, strict=True)]
+
+
+_WIDE = frozenset({np.float64, np.complex128})
 
 
 def _with_operators(value: Any) -> Any:
@@ -246,7 +287,7 @@ def as_dtype(x: Any, dtype: Any) -> Any:
         return x
     wanted = dtypes.canonical(dtype)
     if type(x) in PYTHON_SCALARS:
-        return np.asarray(x).astype(wanted)[()]
+        return as_strong_scalar(np.asarray(x).astype(wanted))
     return convert(x, wanted)
 
 

@@ -217,6 +217,8 @@ def _scatter_cost(x: Aval, indices: Aval, updates: Aval, **_: Any) -> Cost:
 def _scatter(name: str, combine: np.ufunc | None, accepts: str, jvp: Rule, transpose: Rule) -> Primitive:
     """Return the record of a scatter that combines old and new elements by `combine`, or replaces them."""
     def kernel(x: Any, indices: Any, updates: Any, *, mode: str, promises: tuple[str, ...], **params: Any) -> Any:
+        if accepts == "numeric" and x.dtype.kind == "b":
+            raise TypeError("the abstract rule says why")
         return scatter_numpy(combine, x, indices, updates, _scatter_windows(params), mode, promises)
 
     def xla(lax: Any, x: Any, indices: Any, updates: Any, *, mode: str, promises: tuple[str, ...],

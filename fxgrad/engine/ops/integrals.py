@@ -17,10 +17,11 @@ from fxgrad.engine.ops.comparison import gt, lt
 from fxgrad.engine.ops.exponential import exp, log, square
 from fxgrad.engine.ops.gamma import by_xla, no_derivative
 from fxgrad.engine.ops.parts import abs
-from fxgrad.engine.ops.pointwise import operation
+from fxgrad.engine.ops.pointwise import align, operation
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import erf, in_powers
 from fxgrad.engine.ops.trigonometric import cos, sin
+from fxgrad.engine.tracing.tape import aval_of
 
 special = xla_kernels.special
 
@@ -41,8 +42,38 @@ def _erfcx_xla(lax: Any, x: Any) -> Any:
     return lax.select(far, asymptotic, special("erfcx")(lax, lax.select(far, lax.full_like(x, 1.0), x)))
 
 
-erfcx_p = by_xla("erfcx", 1, [lambda t, out, x: mul(t, sub(mul(mul(x, 2.0), out), _TO_DENSITY))], xla=_erfcx_xla)
-dawsn_p = by_xla("dawsn", 1, [lambda t, out, x: mul(t, sub(1.0, mul(mul(x, 2.0), out)))], xla=special("dawsn"))
+def _beyond(x: Any, single: float, double: float) -> tuple[Any, Any]:
+    """Return whether x is greater than a bound, by its precision, and x there, the bound elsewhere."""
+    bound = double if aval_of(x).dtype.itemsize == 8 else single
+    far = gt(x, bound)
+    return far, where(far, x, bound)
+
+
+def _erfcx_tangent(t: Any, out: Any, x: Any) -> Any:
+    """2 x erfcx(x) - 2/root(pi); for large x, where that has lost its digits, by a continued fraction (DLMF 7.9.1).
+
+    erfcx(x) = 1/root(pi) / (x + r) with r = (1/2) / (x + 1 / (x + (3/2) / (x + ...))), so the slope is -2 r erfcx(x).
+    """
+    far, safe = _beyond(x, 3.0, 6.0)
+    below = safe
+    for half in range(14 if aval_of(x).dtype.itemsize == 8 else 10, 0, -1):
+        rest = div(0.5 * half, below)
+        below = add(safe, rest)
+    return mul(t, where(far, mul(mul(out, -2.0), rest), sub(mul(mul(x, 2.0), out), _TO_DENSITY)))
+
+
+_DAWSON = [-math.prod(range(1, 2 * k, 2)) / 2 ** k for k in range(1, 13)]
+
+
+def _dawsn_tangent(t: Any, out: Any, x: Any) -> Any:
+    """1 - 2 x dawsn(x); for large x, where that has lost its digits, by the asymptotic series (DLMF 7.12.1)."""
+    far, safe = _beyond(abs(x), 5.0, 10.0)
+    powers = div(1.0, square(safe))
+    return mul(t, where(far, mul(powers, in_powers(powers, _DAWSON)), sub(1.0, mul(mul(x, 2.0), out))))
+
+
+erfcx_p = by_xla("erfcx", 1, [_erfcx_tangent], xla=_erfcx_xla)
+dawsn_p = by_xla("dawsn", 1, [_dawsn_tangent], xla=special("dawsn"))
 
 
 def _owens_t_in_h(t: Any, out: Any, h: Any, a: Any) -> Any:
@@ -143,8 +174,60 @@ def _hyp2f1_tangent(t: Any, out: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
     return mul(t, mul(div(mul(a, b), c), hyp2f1(add(a, 1.0), add(b, 1.0), add(c, 1.0), x)))
 
 
+def _hyp1f1_xla(lax: Any, a: Any, b: Any, x: Any) -> Any:
+    """Call jax's for x >= 0; below by Kummer's transformation (DLMF 13.2.39), whose terms have one sign.
+
+    Where its exponential underflows, by the asymptotic series (13.7.1).
+    """
+    zero, one = lax.full_like(x, 0.0), lax.full_like(x, 1.0)
+    below = lax.lt(x, lax.full_like(x, -1.0))
+    far = lax.lt(x, lax.full_like(x, -600.0 if x.dtype.itemsize == 8 else -70.0))
+    size = lax.abs(x)
+    near = special("hyp1f1")(lax, lax.select(below, lax.sub(b, a), a), b,
+                             lax.select(far, one, lax.select(below, size, x)))
+    near = lax.mul(near, lax.exp(lax.select(below, x, zero)))
+    size, series = lax.select(far, size, one), one
+    for k in range(8, 0, -1):
+        factor = lax.mul(lax.add(a, lax.full_like(x, k - 1.0)), lax.add(lax.sub(a, b), lax.full_like(x, float(k))))
+        series = lax.add(one, lax.mul(lax.div(factor, lax.mul(size, lax.full_like(x, float(k)))), series))
+    gammas = lax.exp(lax.sub(lax.lgamma(b), lax.lgamma(lax.sub(b, a))))
+    sign = lax.mul(special("gammasgn")(lax, b), special("gammasgn")(lax, lax.sub(b, a)))
+    return lax.select(far, lax.mul(lax.mul(lax.mul(sign, gammas), lax.pow(size, lax.neg(a))), series), near)
+
+
+def _hyp2f1_xla(lax: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
+    """Call jax's where |x| is small; below by Pfaff's transformation (DLMF 15.8.1), near 1 with up to 10,000 terms.
+
+    jax's stops early near 1, and diverges below -1.
+    """
+    one, bound = lax.full_like(x, 1.0), lax.full_like(x, 0.9)
+    below = lax.bitwise_and(lax.lt(x, lax.full_like(x, -0.5)), lax.gt(x, lax.full_like(x, -math.inf)))
+    other = lax.select(below, lax.sub(c, b), b)
+    point = lax.select(below, lax.div(x, lax.sub(x, one)), x)
+    scale = lax.pow(lax.select(below, lax.sub(one, x), one), lax.neg(a))
+    close = lax.bitwise_and(lax.gt(point, bound), lax.lt(point, one))
+    near = special("hyp2f1")(lax, a, other, c, lax.select(close, bound, point))
+    safe = lax.select(close, point, lax.full_like(x, 0.0))
+    eps = lax.full_like(x, 1e-17 if x.dtype.itemsize == 8 else 1e-9)
+
+    def goes_on(state: Any) -> Any:
+        count, term, total = state
+        unfinished = lax.gt(lax.abs(term), lax.mul(lax.abs(total), lax.mul(eps, lax.sub(one, safe))))
+        return lax.bitwise_and(lax.lt(count, np.float32(1e4)), lax.reduce_or(unfinished, (*range(x.ndim),)))
+
+    def next_term(state: Any) -> Any:
+        count, term, total = state
+        k = lax.mul(one, lax.convert_element_type(count, x.dtype))
+        ratio = lax.div(lax.mul(lax.add(a, k), lax.add(other, k)), lax.mul(lax.add(c, k), lax.add(k, one)))
+        term = lax.mul(term, lax.mul(ratio, safe))
+        return count + np.float32(1), term, lax.add(total, term)
+
+    total = lax.while_loop(goes_on, next_term, (np.float32(0), one, one))[2]
+    return lax.mul(scale, lax.select(close, total, near))
+
+
 hyp1f1_p = by_xla("hyp1f1", 3, [no_derivative("hyp1f1(a, b, x)", name) for name in "ab"] + [_hyp1f1_tangent],
-                  xla=special("hyp1f1"))
+                  xla=lambda lax, a, b, x: _hyp1f1_xla(lax, *align(lax, a, b, x)))
 hyp2f1_p = by_xla("hyp2f1", 4, [no_derivative("hyp2f1(a, b, c, x)", name) for name in "abc"] + [_hyp2f1_tangent],
-                  xla=special("hyp2f1"))
+                  xla=lambda lax, a, b, c, x: _hyp2f1_xla(lax, *align(lax, a, b, c, x)))
 hyp1f1, hyp2f1 = operation(hyp1f1_p), operation(hyp2f1_p)

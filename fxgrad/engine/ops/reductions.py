@@ -244,6 +244,8 @@ def _position(name: str, numpy: Callable[..., Any]) -> Primitive:
         return [Aval(reduced_shape(x, (axis,)), index_dtype)]
 
     def kernel(x: Any, *, axis: int, index_dtype: DType) -> Any:
+        if x.dtype.kind == "c":
+            raise TypeError("the abstract rule says why")
         return numpy(x, axis=axis).astype(index_dtype)
 
     def batch(size: int, values: list[Any], axes: list[int], *, axis: int,

@@ -138,7 +138,8 @@ def in_dtype_of(aval: Aval, number: Any, kinds: str) -> Any:
     # A bool gives way to a number, not the number to it.
     if aval.weak or dtype.kind not in kinds or dtype.kind == "b" or not (
             kind is int or ((kind is float or kind is np.float64) and (
-                dtype.kind in "fc" or dtypes.is_inexact(dtype)))):
+                dtype.kind in "fc" or dtypes.is_inexact(dtype))) or (
+            kind is np.float32 and dtype.kind in "fc" and dtype.itemsize > 4)):
         return None
     try:
         return dtype.type(number)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.arrays import Array
+from fxgrad.engine.core.arrays import ARRAYS, Array
 from fxgrad.engine.frontend import protocol
 from fxgrad.engine.frontend.ufuncs import Elementwise
 from fxgrad.engine.tracing.tape import Tape
@@ -58,6 +58,8 @@ _ARRAY_METHODS = frozenset({
     "squeeze", "swapaxes", "copy", "cumsum", "conj", "clip", "trace"})
 _ARRAY_VIEWS = frozenset({"T", "real", "imag"})
 _PLAIN_READS: tuple[Any, ...] = (object.__getattribute__, SimpleNamespace.__getattribute__)
+_STRONG = (np.dtype(np.float64), np.dtype(np.complex128))
+"""The dtypes of which a strong number is an `Array`, since NumPy's scalar is weak."""
 _IMMUTABLE = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), slice, np.dtype, type, np.generic)
 
 
@@ -586,6 +588,9 @@ class Interpreter:
                     code = f"{code}.view(ndarray)"
             elif isinstance(value, np.generic | float | complex | int):
                 code = self._scalar_code(value, data, node)
+            elif type(value) in ARRAYS and not value.shape and value.dtype in _STRONG:
+                code = self._scalar_code(value[()], data, node)
+                code = None if code is None else f"as_strong_scalar({code}).view({type(value).__name__})"
             elif data:
                 raise Refusal("the library computes something from data before it records it", node)
             self.captures.append(self._plan.constant(value) if code is None else code)

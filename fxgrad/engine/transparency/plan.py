@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.arrays import Array
+from fxgrad.engine.core.arrays import Array, as_strong_scalar
 from fxgrad.engine.core.avals import is_frozen
 from fxgrad.engine.transparency.values import Data, Known, Path, Refusal
 
@@ -29,7 +29,9 @@ class Plan:
     """
 
     def __init__(self, overrides: Callable[[str, Any], Any] | None = None) -> None:
-        self.namespace: dict[str, Any] = {"ndarray": np.ndarray, "Array": Array, "MISS": MISS, "is_frozen": is_frozen}
+        self.namespace: dict[str, Any] = {
+            "ndarray": np.ndarray, "Array": Array, "MISS": MISS, "is_frozen": is_frozen,
+            "as_strong_scalar": as_strong_scalar}
         self.lines: list[str] = []
         self.argument_lines: list[str] = []
         """The guards of the transformed arguments."""

@@ -172,7 +172,7 @@ def _eps(a: Any) -> float:
 
 
 def _pinv(a: Any, rtol: Any, truncates: bool) -> Any:
-    bound = stop_gradient(convert(as_array_operand(rtol), dtypes.real_dtype(aval_of(a).dtype)))
+    bound = stop_gradient(convert(as_array_operand(rtol), dtypes.real_dtype(aval_of(a).dtype), aval_of(a).weak))
     return pseudo_inverse(a, broadcast_to(bound, shape_of(a)[:-2]), truncates)
 
 
@@ -196,9 +196,10 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, numpy_resid: bool = False) -> tu
     check_matrix_operands("lstsq", a)
     height, width = a_shape
     real_type = dtypes.real_dtype(aval_of(a).dtype)
-    bound = convert(as_array_operand(max(height, width) * _eps(a) if rcond is None else rcond), real_type)
+    bound = convert(as_array_operand(max(height, width) * _eps(a) if rcond is None else rcond), real_type,
+                    aval_of(a).weak)
     if rcond is not None:
-        bound = where(less(bound, 0.0), real_type.type(_eps(a)), bound)
+        bound = where(less(bound, 0.0), _eps(a), bound)
     values = svdvals(a)
     large = logical_and(greater(values, 0.0), greater_equal(values, mul(bound, values[:1])))
     rank = count_nonzero(large)

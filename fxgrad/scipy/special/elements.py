@@ -18,6 +18,7 @@ from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import floor
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.special import in_powers
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
@@ -114,11 +115,17 @@ rel_entr = _special("rel_entr", _rel_entr, "p log(p / q): the part of p and q in
 kl_div = _special("kl_div", lambda p, q: add(sub(_rel_entr(p, q), p), q), "p log(p / q) - p + q, convex in both.", 2)
 
 
+_EXPM1_OVER_X = [1 / math.factorial(k + 1) for k in range(18)]
+
+
 def _box(name: str, logarithm: Callable[..., Any], doc: str) -> Elementwise:
     def function(x: Any, lmbda: Any) -> Any:
         zero, log_x = eq(lmbda, 0.0), logarithm(x)
+        exponent = mul(lmbda, log_x)
+        near = lt(absolute(exponent), 0.5)  # there by the series, for derivatives in lmbda, at 0 too
+        series = mul(where(near, log_x, 0.0), in_powers(where(near, exponent, 0.0), _EXPM1_OVER_X))
         power = where(zero, 1.0, lmbda)
-        return where(zero, log_x, div(expm1(mul(power, log_x)), power))
+        return where(near, series, where(zero, log_x, div(expm1(mul(power, log_x)), power)))
     return _special(name, function, doc, 2)
 
 
@@ -164,7 +171,6 @@ betainc = _special("betainc", gamma_room.betainc, "Return the regularized incomp
 poch = _special("poch", lambda z, m: where(eq(m, 0.0), 1.0, div(_gamma(add(z, m)), _gamma(z))),
                 "Pochhammer's symbol: gamma(z + m) / gamma(z).", 2)
 _zeta = composite_function(gamma_room.zeta)
-_factorial = composite_function(lambda n: where(lt(n, 0.0), 0.0, exp(special.lgamma(add(n, 1.0)))))
 
 
 def zeta(x: Any, q: Any = None) -> Any:
@@ -187,7 +193,14 @@ def factorial(n: Any, exact: bool = False) -> Any:
     return _factorial(n)
 
 
+@composite_function
+def _factorial(n: Any) -> Any:
+    refuse_complex("factorial", n)
+    return where(lt(n, 0.0), 0.0, exp(special.lgamma(add(n, 1.0))))
+
+
 def _choose(n: Any, k: Any) -> Any:
+    refuse_complex("comb", n)
     inside = and_(le(k, n), and_(ge(n, 0.0), ge(k, 0.0)))
     n, k = where(inside, n, 0.0), where(inside, k, 0.0)
     logarithm = sub(sub(special.lgamma(add(n, 1.0)), special.lgamma(add(k, 1.0))), special.lgamma(add(sub(n, k), 1.0)))

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array_operand, axes_of, common_shape, inexact_operands, shape_of
+from fxgrad.engine.frontend.operands import (
+    as_array_operand,
+    axes_of,
+    common_shape,
+    inexact_operands,
+    refuse_complex,
+    shape_of,
+)
 from fxgrad.engine.frontend.ufuncs import composite_function
 from fxgrad.engine.ops.arithmetic import add, div, mul, stop_gradient, sub
 from fxgrad.engine.ops.comparison import eq
@@ -111,6 +118,7 @@ def multigammaln(a: Any, d: int) -> Any:
     count = positive_int("multigammaln", "d", d)
 
     def function(a: Any) -> Any:
+        refuse_complex("multigammaln", a)
         total = mul(scalar_ones(a), count * (count - 1) / 4 * math.log(math.pi))
         for number in range(count):
             total = add(total, lgamma(sub(a, number / 2)))

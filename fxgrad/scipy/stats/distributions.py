@@ -159,8 +159,11 @@ def _with_signature(name: str, first: str, names: Sequence[str], compute: Formul
 
     def function(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
+        missing = defaults.keys() - bound.arguments.keys()
         bound.apply_defaults()
-        return compute(*inexact_operands(*bound.args))
+        # As floats, defaults give way to every argument, un-jitted and traced alike.
+        return compute(*inexact_operands(*(float(value) if name in missing else value
+                                           for name, value in bound.arguments.items())))
     function.__name__ = function.__qualname__ = name.rsplit(".", 1)[-1]
     of = name.split(".", maxsplit=1)[0]
     function.__doc__ = f"{_WHAT[function.__name__]} of the distribution {of}; arguments broadcast."

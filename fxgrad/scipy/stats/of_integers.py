@@ -27,7 +27,7 @@ bernoulli = discrete(
     cdf=lambda k, p: fnp.where((p < 0) | (p > 1) | fnp.isnan(k), math.nan,
                                fnp.where(k < 0, 0.0, fnp.where(k < 1, 1.0 - p, 1.0))),
     ppf=lambda q, p: fnp.where((q < 0) | (q > 1) | (p < 0) | (p > 1) | fnp.isnan(q), math.nan,
-                               fnp.where(q == 0, -fnp.ones_like(q), (q > 1.0 - p).astype(q.dtype))))
+                               fnp.where(q == 0, -fnp.ones_like(q), fnp.where(q > 1.0 - p, 1.0, 0.0))))
 binom = discrete(
     "binom", "n p", lambda k, n, p: _ways(n, k) + xlogy(k, p) + xlog1py(n - k, -p), _from_0_to_n)
 betabinom = discrete(

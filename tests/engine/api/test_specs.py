@@ -43,6 +43,7 @@ def test_arithmetic_of_sizes() -> None:
     assert repr(2 * N + 1 - M) == "2*n-m+1"
     assert ((N + M) * N // N, N - N, N + 1 - N, -(-N // 1)) == (N + M, 0, 1, N)
     assert hash(named_size("n")) == hash(N)
+    assert {N: 1, 3: 2}[named_size("n")] == 1
     assert (np.int64(2) * N, N * np.int64(2), True * N) == (2 * N, 2 * N, N)
     assert type(np.int32(2) + N) is SymbolicDim
     assert (N >= 1, N > 0, N + 1 > N, N < 1, N != 0, bool(N)) == (True, True, True, False, True, True)
@@ -316,6 +317,7 @@ UNTOLD = ("{question}: that cannot be told, since n stands for any size from 1 o
           "of them. Trace it for one size where code chooses by it (fxgrad.symbolic_spec(4, 3), or an array), or let "
           "values "
           "choose: fxgrad.numpy.where, fxgrad.lax.cond; sizes that are equal get the same name in fxgrad.symbolic_spec")
+IN_A_SET = "whether n is in a set or dict"
 STANDS = "and n stands for any size from 1 on: the program is traced once for all of them. "
 NEEDED = ("a number is needed of the size n, for {use}, " + STANDS + "Write fxgrad.numpy.arange(size) for its numbers, "
           "fxgrad.numpy.zeros(shape) for an array, fxgrad.lax.scan over an array or fxgrad.lax.fori_loop(0, size, ...) "
@@ -332,6 +334,10 @@ WRITE = ("{call} needs a number for the size n, " + STANDS + "Write fxgrad.numpy
     (lambda x: x if x.shape[0] != 3 else -x, UNTOLD.format(question="n != 3")),
     (lambda x: x if x.shape == (3, 3) else -x, UNTOLD.format(question="n == 3")),
     (lambda x: x if x.shape[0] - 1 else -x, UNTOLD.format(question="whether n-1 is 0")),
+    (lambda x: x if x.shape[0] in (3, 4) else -x, UNTOLD.format(question="n == 3")),
+    (lambda x: x if x.shape[0] in {3, 4} else -x, UNTOLD.format(question=IN_A_SET)),
+    (lambda x: x if x.shape[0] not in {3: 1} else -x, UNTOLD.format(question=IN_A_SET)),
+    (lambda x: x if x.shape in {(3, 3)} else -x, UNTOLD.format(question=IN_A_SET)),
     (lambda x: [x[i] for i in range(x.shape[0])], NEEDED.format(use="range(x.shape[0])")),
     (lambda x: x * int(x.shape[0]), NEEDED.format(use="int(x.shape[0])")),
     (lambda x: x * float(x.shape[0]), NEEDED.format(use="float(x.shape[0])")),
