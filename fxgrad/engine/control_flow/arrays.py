@@ -377,7 +377,7 @@ def place(container: Any, index: Any, name: str) -> Any:
         found = container[index]
         return ArrayItems(Item(container, index), name) if is_array(found) else found
     if type(container) is list and is_unknown(index) and container and all(map(is_array, container)):
-        return _ArrayRows(container, index, name)
+        return ArrayRows(container, index, name)
     return blocks.place(container, index)
 
 
@@ -504,6 +504,10 @@ class ArrayItems(Place):
                              "not give it back: an expression, the condition of a `while`, or a call by another name. "
                              "Call the function in a statement of its own, and use the result")
             name, others, then = self._name, "another name, a container or a view", ""
+            if type(getattr(self._cell.cell_contents, "viewed", None)) is Tracer and not self._is_parameter:
+                raise refuse(f"{name}[...] = v changes the array of `{name}`, which is a view of another array, and "
+                             f"NumPy would change both. Write x[i][j] = v in the place of {name} = x[i] and {name}[j] "
+                             f"= v; or {name} = {name}.copy() before")
             if self._is_parameter:
                 others, then = "the caller, another name or a view", f", and return {name}"
             raise refuse(f"{name}[...] = v changes the array of `{name}`, which {others} has too and would see change "
@@ -542,10 +546,15 @@ class ArrayItems(Place):
 
     def place(self, index: Any) -> Any:
         """Return the part of the array that is changed in `x[index][...] = v`."""
-        return _Part(self, index)
+        return Part(self, index)
+
+    @property
+    def wholes(self) -> list[ArrayItems]:
+        """The arrays that have the elements."""
+        return [self]
 
 
-class _ArrayRows(Place):
+class ArrayRows(Place):
     """The arrays of a list, of which a traced index selects one: its items are read and assigned."""
 
     def __init__(self, rows: list[Any], index: Any, name: str) -> None:
@@ -554,24 +563,45 @@ class _ArrayRows(Place):
     def __getitem__(self, index: Any) -> Any:
         return _Operand(item([item(row, index) for row in self._rows], self._index))
 
+    @property
+    def wholes(self) -> list[ArrayItems]:
+        """The arrays of the list."""
+        return [ArrayItems(Item(self._rows, place), self._name) for place in range(len(self._rows))]
+
     def __setitem__(self, index: Any, value: Any) -> None:
-        value = value.elements if type(value) is _Operand else value
+        self._assign(index, value.elements if type(value) is _Operand else value, lambda row: item(row, index))
+
+    def fill(self, value: Any) -> None:
+        """Give the selected array other elements."""
+        self._assign(..., value, lambda row: row)
+
+    def _assign(self, index: Any, value: Any, read: Callable[[Any], Any]) -> None:
         number = self._index.astype("int32") if self._index.dtype == np.bool_ else self._index
         number = fnp.where(number < 0, number + len(self._rows), number)
-        for place in range(len(self._rows)):
-            chosen = fnp.where(number == place, value, item(self._rows[place], index))
-            ArrayItems(Item(self._rows, place), self._name)[index] = chosen
+        for place, row in enumerate(self.wholes):
+            row[index] = fnp.where(number == place, value, read(row.value))
+
+    @property
+    def value(self) -> Any:
+        """The selected array."""
+        return item(self._rows, self._index)
 
     def place(self, index: Any) -> Any:
         """Return a part of the array."""
-        return _Part(self, index)
+        return Part(self, index)
 
 
-class _Part(Place):
+class Part(Place):
     """A view of an array whose items are assigned: the first index of `x[i][j] = v`."""
 
     def __init__(self, whole: Any, index: Any) -> None:
         self._whole, self._index = whole, index
+
+    @property
+    def wholes(self) -> list[ArrayItems]:
+        """The arrays that have the elements."""
+        found: list[ArrayItems] = self._whole.wholes
+        return found
 
     def __getitem__(self, index: Any) -> Any:
         return _Operand(item(self._whole[self._index].elements, index))
@@ -607,12 +637,12 @@ class _Part(Place):
         self._whole[self._index] = part
 
     def fill(self, value: Any) -> None:
-        """Give all elements of the part one value."""
+        """Give the elements of the part one value, or those of an array."""
         self._whole[self._index] = value
 
     def place(self, index: Any) -> Any:
         """Return a part of this part."""
-        return _Part(self, index)
+        return Part(self, index)
 
 
 _UPDATES: dict[np.ufunc, str] = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.minimum: "min",

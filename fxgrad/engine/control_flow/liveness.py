@@ -72,7 +72,9 @@ class _Liveness:
             return after | _reads(node.subject) | set().union(*cases)
         if isinstance(node, ast.Return):
             return after if node.value is None else after | _reads(node.value)
-        node.live = before = (after - bound_names(node)) | read_names(node)  # type: ignore[attr-defined]
+        before = (after - bound_names(node)) | read_names(node)
+        before.update(getattr(node, "given_back", ()))  # the caller has the array of a parameter after the statement
+        node.live = before  # type: ignore[attr-defined]
         return before
 
     def _annotate_loop(self, node: ast.While | ast.For, live: Names, turn: Names) -> None:

@@ -101,14 +101,18 @@ def changed_by_call(node: ast.Call) -> ast.expr | None:
 
 
 def passed_names(nodes: Nodes) -> list[tuple[str, ast.expr, int | str]]:
-    """Return the names that are arguments of calls: with the function, and their position or keyword."""
+    """Return the names that are arguments of calls, or whose items are: with the function, and position or keyword."""
     found: list[tuple[str, ast.expr, int | str]] = []
     for node in walk_scope(nodes):
         if isinstance(node, ast.Call) and dotted(node.func):
             starred = [number for number, each in enumerate(node.args) if isinstance(each, ast.Starred)]
             places: list[tuple[int | str, ast.expr]] = [*enumerate(node.args[:starred[0]] if starred else node.args)]
             places += [(each.arg, each.value) for each in node.keywords if each.arg is not None]
-            found += [(value.id, node.func, place) for place, value in places if isinstance(value, ast.Name)]
+            for place, value in places:
+                while isinstance(value, ast.Subscript):
+                    value = value.value  # noqa: PLW2901
+                if isinstance(value, ast.Name):
+                    found.append((value.id, node.func, place))
     return found
 
 

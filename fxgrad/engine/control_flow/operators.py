@@ -49,8 +49,9 @@ from fxgrad.engine.control_flow.blocks import raising as raising  # noqa: PLC041
 from fxgrad.engine.control_flow.blocks import rebinding as rebinding  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import text as text  # noqa: PLC0414
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
+from fxgrad.engine.control_flow.lending import Argument, lending, shifted
 from fxgrad.engine.control_flow.lending import entered as entered  # noqa: PLC0414  (an operator of converted code)
-from fxgrad.engine.control_flow.lending import lending
+from fxgrad.engine.control_flow.lending import given_back as given_back  # noqa: PLC0414
 from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice
 from fxgrad.engine.control_flow.slices import call as call_on_slices
@@ -394,10 +395,10 @@ def forget(names: FunctionType) -> None:
 # --- calls and items ------------------------------------------------------------------------------------------------
 
 
-def called(function: Any, depth: int = 0, *places: Callable[[], Any]) -> Any:
+def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
     """Return what to call in the place of `function`: its converted form, if it is the user's.
 
-    `places` return where the caller has the arguments, if the function may change them (`lending`).
+    The function may change `arguments`, which are places of the caller's (`lending`).
     """
     kind = type(function)
     if kind is FunctionType:
@@ -408,9 +409,9 @@ def called(function: Any, depth: int = 0, *places: Callable[[], Any]) -> Any:
         found = converted_callee(function)
         if block.get() is not None:
             _refuse_recursion(function, found)
-        return lending(found, depth, places) if places and current.get() is not None else found
+        return lending(found, depth, arguments) if arguments and current.get() is not None else found
     if kind is MethodType and type(function.__func__) is FunctionType and type(function.__self__) is not TracedSlice:
-        return MethodType(called(function.__func__, depth, *places), function.__self__)
+        return MethodType(called(function.__func__, depth, *shifted(arguments, 1)), function.__self__)
     if kind is BuiltinFunctionType:
         replaced = _BUILTINS.get(function)
         if replaced is not None:
@@ -432,15 +433,15 @@ def called(function: Any, depth: int = 0, *places: Callable[[], Any]) -> Any:
         begin = getattr(function, "__init__", None)
         if type(function) is type and type(begin) is FunctionType and (
                 function.__new__ is object.__new__):  # type: ignore[comparison-overlap]
-            return functools.partial(_instance, function, called(begin, depth, *places))
+            return functools.partial(_instance, function, called(begin, depth, *shifted(arguments, 1)))
         if function in (list, dict, set) or function.__module__ != "builtins":
             return lambda *args, **kwargs: fresh(function(*args, **kwargs))
     elif kind is functools.partial:
         return functools.partial(called(function.func), *function.args, **function.keywords)
     elif kind is ConvertedFunction:
-        return called(function.__wrapped__)
+        return called(function.__wrapped__, depth, *arguments)
     elif is_record(function) and type(type(function).__call__) is FunctionType:
-        return MethodType(called(type(function).__call__), function)
+        return MethodType(called(type(function).__call__, depth, *shifted(arguments, 1)), function)
     elif kind is np.ufunc and current.get() is not None:
         return lambda *args, **kwargs: (
             call_on_slices(function, *args, **kwargs) if has_traced_slice(args) else function(*args, **kwargs))
