@@ -41,7 +41,7 @@ from fxgrad.engine.control_flow.blocks import (
     refuse,
 )
 from fxgrad.engine.control_flow.slices import TracedSlice, aligned, is_temporary, item, mask_of
-from fxgrad.engine.control_flow.structures import is_container, is_record, parts_of
+from fxgrad.engine.control_flow.structures import UnknownLength, is_container, is_record, parts_of
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
@@ -289,7 +289,7 @@ def forget_dead(cells: Cells, before: Mapping[str, Any], live: Collection[str]) 
     """Give variables that are not live after a block the values from before it."""
     for name, cell in cells.items():
         if name not in live and content_of(cell) is not before[name] and isinstance(
-                content_of(cell), np.ndarray | Tracer):
+                content_of(cell), np.ndarray | Tracer | UnknownLength):
             if before[name] is UNSET:
                 del cell.cell_contents
             else:
@@ -483,7 +483,8 @@ class ArrayItems(Place):
             note_array_change(array, self._name)
             array[index] = value
             return
-        base = getattr(value, "viewed", None) if type(value) is Tracer else getattr(value, "base", None)
+        base = value.base if isinstance(value, np.ndarray) else getattr(
+            value.values if type(value) is TracedSlice else value, "viewed", None)
         is_part = base is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED  # as in x[i] = x[j]
         if type(base) is Shared and len(base.sources) == 1:
             is_part = base.sources[0] is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED

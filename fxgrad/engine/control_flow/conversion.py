@@ -12,9 +12,10 @@ from typing import Any
 
 from fxgrad.engine import tree
 from fxgrad.engine.caches import Cache, cached
-from fxgrad.engine.control_flow.blocks import LocalContainers, UnknownLength, refuse
+from fxgrad.engine.control_flow.blocks import LocalContainers, refuse
 from fxgrad.engine.control_flow.names import OPERATORS, is_generated
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
+from fxgrad.engine.control_flow.structures import UnknownLength
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
 from fxgrad.engine.tracebacks import shorten_traceback
 from fxgrad.engine.tracing.tape import current

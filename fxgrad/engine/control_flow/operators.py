@@ -442,7 +442,7 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
         return called(function.__wrapped__, depth, *arguments)
     elif is_record(function) and type(type(function).__call__) is FunctionType:
         return MethodType(called(type(function).__call__, depth, *shifted(arguments, 1)), function)
-    elif kind is np.ufunc and current.get() is not None:
+    elif kind in _FUNCTIONS_OF_NUMPY and current.get() is not None:
         return lambda *args, **kwargs: (
             call_on_slices(function, *args, **kwargs) if has_traced_slice(args) else function(*args, **kwargs))
     else:
@@ -523,6 +523,11 @@ _CROSSED = trace_body.__code__
 
 def contains(container: Any, value: Any) -> Any:
     """Return `value in container`: whether an item is the value, or equal to it."""
+    if type(value) is TracedSlice:
+        raise refuse("`x[a:b] in y` has a traced bound, and compares element by element. Write np.any(y == x[a:b]), or "
+                     "go over the places of y in a loop")
+    if type(container) is TracedSlice:
+        return (container == value).any()
     is_array = type(container) is Tracer or (isinstance(container, np.ndarray) and type(value) is Tracer)
     if is_array and (is_unknown(container) or is_unknown(value)):
         return fnp.any(fnp.equal(container, value))
@@ -763,5 +768,6 @@ _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", 
 _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
                              sorted: _sorted, isinstance: _isinstance, np.array: _array, np.asarray: _asarray}
 _TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool}
+_FUNCTIONS_OF_NUMPY = (np.ufunc, type(np.concatenate))
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
 """Functions of libraries whose results are new."""

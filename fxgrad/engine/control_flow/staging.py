@@ -46,9 +46,11 @@ from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.control_flow.structures import (
     Flat,
     Kept,
+    UnknownLength,
     containers_in,
     copy_of,
     flatten,
+    has_unknown_length,
     items_with_kept,
     replace_items,
     shared_in,
@@ -457,6 +459,8 @@ def _way_for(one: Flat, two: Flat) -> str:
     if _NOTHING in (one.structure, two.structure):
         return ("In the place of None, give values of the same type, and beside them a flag: found = True on one side, "
                 "and False on the other")
+    if has_unknown_length(one) != has_unknown_length(two):
+        return "Choose the bounds of the slice on both sides, and slice the array after the block"
     if {*_keys(one)} == {*_keys(two)} != set() and _keys(one) != _keys(two):
         return "Write the keys in one order"
     return "Both sides must give values of one structure and type"
@@ -573,14 +577,24 @@ def loop(what: str, test: FunctionType | None, body: FunctionType, names: Names,
     write(cells, staged.containers.change(outputs))
 
 
+def _is_elements(value: Any) -> bool:
+    """Return whether a value is an array, of known length or not."""
+    return is_array(value) or isinstance(value, UnknownLength)
+
+
+def _elements_of(value: Any) -> Any:
+    return value.parts()[0] if isinstance(value, UnknownLength) else value
+
+
 class _Loop:
     def __init__(self, what: str, test: FunctionType | None, body: FunctionType, cells: Cells, before: Values,
                  names: Names, owned: set[str], items: Sequence[Any], counter: Counter | None,
                  guaranteed: bool) -> None:
         self.what, self.test, self.body, self.cells, self.before = what, test, body, cells, before
         self.others, self.items = owned - {*names.live}, items
-        self.shared: dict[str, dict[int, list[Any]]] = {name: {0: [before[name]]} for name in names.live if (
-            name in cells and name not in owned and is_array(before[name]))}
+        self.shared: dict[str, dict[int, list[Any]]] = {name: {0: [_elements_of(before[name])]} for name in names.live
+                                                        if (name in cells and name not in owned and (
+                                                            _is_elements(before[name])))}
         self.counter, self.line = counter, user_line()
         self.containers = _Containers(cells)
         self.names = [name for name in dict.fromkeys(names.live) if name in cells]
@@ -723,7 +737,7 @@ class _Loop:
                     if flat is not None and (name not in names or left.is_shared(name)):
                         with_others = shared_leaves(flat.leaves, None if name in names else left.in_items)
                     known = self.shared.setdefault(name, {})
-                    if (is_array(value) or name not in names) and with_others.keys() - known.keys():
+                    if (_is_elements(value) or name not in names) and with_others.keys() - known.keys():
                         new_shared.append(name)
                     for place, sources in with_others.items():
                         known[place] = [*known.get(place, ()), *sources]
@@ -784,6 +798,10 @@ class _Loop:
             raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and {after} after it; "
                          "the number of turns is traced, so the type must stay. In the place of None, begin with a "
                          "value of the same type, and beside it a flag: found = False")
+        if has_unknown_length(before) != has_unknown_length(after):
+            raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and {after} after it; "
+                         "the number of turns is traced, so the type must stay. Keep the array, and the bounds in two "
+                         "numbers: x[start:stop] where it is read")
         if before.structure != after.structure:
             raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and "
                          f"{after} after it; the number of turns is traced, so the structure must stay. Use an "
