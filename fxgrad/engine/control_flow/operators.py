@@ -56,7 +56,18 @@ from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
-from fxgrad.engine.control_flow.staging import UNSET, Counter, Mark, Names, cells_of, choose, loop, truth, write
+from fxgrad.engine.control_flow.staging import (
+    UNSET,
+    Counter,
+    Mark,
+    Names,
+    cells_of,
+    choose,
+    choose_at_hand,
+    loop,
+    truth,
+    write,
+)
 from fxgrad.engine.control_flow.staging import branch as stage_branch
 from fxgrad.engine.control_flow.structures import containers_in, is_record
 from fxgrad.engine.ops.comparison import not_ as logical_not
@@ -402,6 +413,8 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
     """
     kind = type(function)
     if kind is FunctionType:
+        if function is np.full:
+            return _full
         if is_library_file(function.__code__.co_filename) or function in _COPIES:
             with_functions = functools.partial(_with_converted_functions, function)
             return (lambda *args, **kwargs: fresh(with_functions(*args, **kwargs))) if function in _COPIES else (
@@ -428,6 +441,8 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
     elif isinstance(function, type):
         if function in _TYPES:
             return _TYPES[function]
+        if issubclass(function, np.number | np.bool_):
+            return functools.partial(_number, function)
         if function in (map, filter):
             return functools.partial(_with_converted_functions, function)
         begin = getattr(function, "__init__", None)
@@ -586,7 +601,10 @@ def _extreme(function: Any, is_better: Callable[[Any, Any], Any], args: Sequence
 
 
 def _chosen(condition: Any, one: Any, other: Any) -> Any:
-    return if_expression(condition, lambda: one, lambda: other)
+    if is_unknown(condition):
+        refuse_in_try("if")
+        return choose_at_hand("if", condition, one, other)
+    return one if condition else other
 
 
 def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> list[Any]:
@@ -667,6 +685,21 @@ def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
     if dtype is None:
         dtype = np.result_type(*[aval_of(value).dtype for value in tree.leaves(data)])
     return copy.copy(fnp.asarray(data, dtype=dtype))
+
+
+def _full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    """Return `numpy.full(shape, fill_value)`, for a traced value too."""
+    if type(fill_value) is not Tracer or kwargs:
+        return np.full(shape, fill_value, dtype, **kwargs)
+    return copy.copy(fnp.full(shape, fill_value, aval_of(fill_value).dtype if dtype is None else dtype))
+
+
+def _number(kind: type, *args: Any) -> Any:
+    """Return `kind(x)` for a type of numbers of NumPy's, for a traced scalar too."""
+    if len(args) == 1 and type(args[0]) is Tracer and not args[0].shape and (
+            dtypes.kind_of(args[0].dtype) != "c" or issubclass(kind, np.complexfloating)):
+        return convert(args[0], np.dtype(kind))
+    return kind(*args)
 
 
 def _asarray(data: Any, *args: Any, **kwargs: Any) -> Any:

@@ -7,7 +7,6 @@ of the user's code that it stands for.
 from __future__ import annotations
 
 import ast
-import copy
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from fxgrad.engine.control_flow.names import (
     Nodes,
     bound_names,
     changed_by_call,
+    copy_tree,
     dotted,
     free_names,
     has_walrus,
@@ -95,9 +95,9 @@ class _Rewriter(ast.NodeTransformer):
         self._changes = {name: each for name, each in self._changes.items() if name not in self._own}
         self._changes |= {each.name: _changes(each) for each in nested
                           if isinstance(each, ast.FunctionDef) and each.name in self._own}
-        self._changed = {*self._parameters, *self._around} - rebound_names(body)
-        self._changed &= self._changed_by_nested(body).union(*map(_changed_in, changes))
-        given_back = _given_back({*self._parameters} - self._changed, body, nested)
+        rebound, changed = rebound_names(body), self._changed_by_nested(body).union(*map(_changed_in, changes))
+        self._changed = ({*self._parameters, *self._around} - rebound) & changed
+        given_back = _given_back(rebound.intersection(self._parameters, changed), body, nested)
         self._changed |= given_back.keys()
         annotate(body, self._changed)
         of_nested = set().union(*map(_outer_places, nested)) & self._own
@@ -221,13 +221,15 @@ class _Rewriter(ast.NodeTransformer):
         lists = [_constant(tuple(sorted(each)), at) for each in (*((changed | lent) & names for names in live), stored)]
         if not passed:
             return [*lists, _constant(None, at)]
-        entries = [_at(ast.Tuple([_constant(name, at), _constant(name in changed, at), _thunk(copy.deepcopy(function)),
+        entries = [_at(ast.Tuple([_constant(name, at), _constant(name in changed, at), _thunk(copy_tree(function)),
                                   _constant(place, at)], ast.Load()), at)
                    for (name, _, place), function in sorted(passed.items(), key=lambda each: repr(each[0]))]
         return [*lists, _thunk(self._call("passed", entries, at))]
 
     def _nested_in(self, body: Sequence[ast.AST]) -> set[str]:
         """Return the names of nested functions that a block reads, and of those that these read."""
+        if not self._changes:
+            return set()
         found, waiting = set(), [*read_names(body) & self._changes.keys()]
         while waiting:
             name = waiting.pop()
@@ -302,7 +304,7 @@ class _Rewriter(ast.NodeTransformer):
         message: ast.expr = _constant(None, node.test)
         if node.msg is not None:
             message = _thunk(self._formatted(node.msg) if isinstance(node.msg, ast.JoinedStr) else self.visit(node.msg))
-            node.msg = self.visit(copy.deepcopy(node.msg))
+            node.msg = self.visit(copy_tree(node.msg))
         node.test = self._call("assertion", [self.visit(node.test), message], node.test)
         return node
 
@@ -523,7 +525,7 @@ class _Rewriter(ast.NodeTransformer):
                 if isinstance(inner, ast.Subscript) and not _is_constant(inner.slice):
                     inner.named = self._new("index")  # type: ignore[union-attr]
                 inner = inner.value
-            place = _thunk(self._place(copy.deepcopy(each)))
+            place = _thunk(self._place(copy_tree(each)))
             found.append(_at(ast.Tuple([_constant(key, each), place], ast.Load()), each))
         return found
 
@@ -636,13 +638,13 @@ def _changed_in(changes: _Changes) -> set[str]:
     return changes.stored | {name for name, *_ in changes.passed}
 
 
-def _given_back(names: Iterable[str], body: Sequence[ast.stmt], nested: Iterable[ast.AST]) -> dict[str, _Changes]:
+def _given_back(names: set[str], body: Sequence[ast.stmt], nested: Iterable[ast.AST]) -> dict[str, _Changes]:
     """Return the parameters that change until a statement `a = ...` of the function gives them another object.
 
     With them are the changes until then; `given_back` of such a statement are their names.
     """
     found: dict[str, _Changes] = {}
-    for name in sorted({*names}.difference(*map(free_names, nested))):
+    for name in sorted(names.difference(*map(free_names, nested)) if names else ()):
         for number, statement in enumerate(body):
             if name not in rebound_names([statement]):
                 continue

@@ -58,7 +58,7 @@ from fxgrad.engine.control_flow.structures import (
     with_kept,
     word_for,
 )
-from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.frontend.flat import TracedCall
@@ -209,6 +209,9 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def _with_outputs(program: Program, recipe: Sequence[tuple[int | None, Aval]]) -> Program:
     """Return the program with the outputs of the recipe: each one of its own, converted to a type, or zeros."""
+    if len(recipe) == len(program.outputs) and all(place == number and aval == program.out_avals[number]
+                                                   for number, (place, aval) in enumerate(recipe)):
+        return program
     def build(*values: Any) -> tuple[list[Any], None]:
         outputs = apply_equations(program, values)
         return [zeros(aval) if place is None else cast_to(outputs[place], aval) for place, aval in recipe], None
@@ -377,6 +380,16 @@ def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[
                 functools.partial(_run_expression, function, arrays, results),
                 functools.partial(_left_value, results, containers), what, when, then, containers))
     return containers.change(_choose(what, predicate, sides, containers))["~value"]
+
+
+def choose_at_hand(what: str, condition: Any, one: Any, other: Any) -> Any:
+    """Return one of two values, chosen in the program: a selection between scalars."""
+    avals = [aval_of(each) if type(each) is Tracer else array_aval(each) for each in (one, other)]
+    if _is_same(one, other) or any(aval is None or aval.shape for aval in avals):
+        return choose(what, condition, lambda: one, lambda: other)
+    joined = joined_aval(*avals)  # type: ignore[arg-type]
+    assert joined is not None
+    return _select(truth(condition, what), cast_to(one, joined), cast_to(other, joined))
 
 
 def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: _Containers) -> Values:
