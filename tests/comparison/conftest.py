@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import jax
 import pytest
 
 import fxgrad
 from tests.support.kinds import read_by_neighbourhood
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frames_unread() -> Iterator[None]:
+    """Has jax leave the frames of its errors alone, of which thousands are raised here: only their kinds are read."""
+    before = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", "off")
+    yield
+    jax.config.update("jax_traceback_filtering", before)
 
 
 @pytest.fixture(autouse=True)

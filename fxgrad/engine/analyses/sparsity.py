@@ -22,3 +22,8 @@ def dependences(program: Program, inputs: Sequence[Value], width: int) -> tuple[
     """
     walk = Walk(width, sparsity_rules.of)
     return walk.run(program, inputs), walk
+
+
+def known_values(program: Program, inputs: Sequence[Value]) -> list[Value]:
+    """Return what is known of the outputs of a program: values that follow from known inputs alone, zeros, or None."""
+    return Walk(0, sparsity_rules.of).run(program, inputs)

@@ -9,21 +9,30 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.analyses.index_sets import Dependence, composed, identity, joined, of_matrix, scipy_sparse, union
-from fxgrad.engine.analyses.sparsity_values import Value, Walk, conservative, linear_values
+from fxgrad.engine.analyses.sparsity_values import (
+    Value,
+    Walk,
+    called_region,
+    conservative,
+    linear_values,
+    operands_of,
+    placed,
+)
+from fxgrad.engine.analyses.sparsity_zeros import Masked, has_known_zeros, mask_of
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.regions import Region
 
 _TURNS = 20_000
 """The most operations in the turns of a loop that are looked at one by one."""
-_CALLS = frozenset({"inline", "call", "recomputed"})
 
 
 def through_regions(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
     """Follow the links of the programs: calls, branches and loops; others may combine everything."""
+    called = called_region(equation)
+    if called is not None:
+        return placed(equation, called, walk.run(called.program, operands_of(called, values)))
     regions = equation.regions
     roles = [region.role for region in regions]
-    if len(regions) == 1 and roles[0] in _CALLS:
-        return _placed(equation, regions[0], _run_region(walk, regions[0], values))
     if roles and all(role == "branch" for role in roles):
         return _branches(walk, equation, regions, values)
     bodies = [region for region in regions if region.role == "body"]
@@ -34,22 +43,10 @@ def through_regions(walk: Walk, equation: Equation, values: list[Value]) -> list
     return conservative(walk, equation, values)
 
 
-def _run_region(walk: Walk, region: Region, values: Sequence[Value]) -> list[Value]:
-    return walk.run(region.program, [values[link.place] for link in region.inputs])
-
-
-def _placed(equation: Equation, region: Region, results: Sequence[Value]) -> list[Value]:
-    found: list[Value] = [None] * len(equation.outputs)
-    for link, result in zip(region.outputs, results, strict=True):
-        if link.place >= 0:
-            found[link.place] = result
-    return found
-
-
 def _branches(walk: Walk, equation: Equation, regions: Sequence[Region], values: list[Value]) -> list[Value]:
     if isinstance(values[0], np.ndarray):
         regions = [regions[int(np.clip(values[0], 0, len(regions) - 1))]]
-    results = [_placed(equation, region, _run_region(walk, region, values)) for region in regions]
+    results = [placed(equation, region, walk.run(region.program, operands_of(region, values))) for region in regions]
     return [_either(walk, found, var.aval.shape) for var, found in zip(equation.outputs, zip(*results, strict=True),
                                                                       strict=True)]
 
@@ -80,7 +77,9 @@ def _loop(walk: Walk, equation: Equation, body: Region, values: list[Value]) -> 
 def _entry(value: Value, turn: int) -> Value:
     if type(value) is Dependence:
         return value.viewed(lambda index: index[turn])
-    return value[turn] if isinstance(value, np.ndarray) else None
+    if type(value) is Masked:
+        return Masked(np.asarray(value.mask[turn]))
+    return np.asarray(value[turn]) if isinstance(value, np.ndarray) else None
 
 
 def _unrolled(walk: Walk, equation: Equation, body: Region, values: list[Value], times: int) -> list[Value]:
@@ -94,11 +93,13 @@ def _unrolled(walk: Walk, equation: Equation, body: Region, values: list[Value],
         results = walk.run(body.program, [
             next(carried) if link.how == "carry" else _entry(values[link.place], turn) if link.how == "entry"
             else values[link.place] for link in inputs])
+        if all(result is None for result in results) and not linear_values(values):
+            return placed(equation, body, results)  # later turns know no more
         carry = [result for result, link in zip(results, outputs, strict=True) if link.how == "carry"]
         for place, found in entries.items():
             found[turn] = results[place]
     carried = iter(carry)
-    return _placed(equation, body, [
+    return placed(equation, body, [
         next(carried) if link.how == "carry" else _stacked(walk, entries[place], atom.aval.shape)
         for place, (link, atom) in enumerate(zip(outputs, body.program.outputs, strict=True))])
 
@@ -107,67 +108,86 @@ def _stacked(walk: Walk, found: Sequence[Value], shape: Any) -> Value:
     if any(type(each) is Dependence for each in found):
         pieces = [each.viewed(lambda index: index[None]) if type(each) is Dependence else None for each in found]
         return joined(pieces, [(1, *shape)] * len(pieces), 0, walk.width)
-    if not found or not all(isinstance(each, np.ndarray) for each in found):
-        return None
-    return np.stack(found)
+    if all(isinstance(each, np.ndarray) for each in found):
+        return np.stack(found) if found else None
+    return Masked(np.stack([mask_of(each, shape) for each in found])) if any(map(has_known_zeros, found)) else None
 
 
 def _closed(walk: Walk, equation: Equation, body: Region, values: list[Value]) -> list[Value]:
     """Close what one turn of a loop connects under any number of turns."""
-    inputs, outputs, program = body.inputs, body.outputs, body.program
-    carries = [place for place, link in enumerate(inputs) if link.how == "carry"]
-    made = [place for place, link in enumerate(outputs) if link.how == "carry"]
-    marked = {place for place in range(len(inputs)) if type(values[inputs[place].place]) is Dependence}
-    while True:  # until no further carry depends on an input
-        local = _LocalTurn(inputs, program, values, marked, {*carries})
-        results = local.run(walk)
-        more = {carry for carry, place in zip(carries, made, strict=True)
-                if type(results[place]) is Dependence and carry not in marked}
-        if not more:
-            break
-        marked |= more
-    carried = [place for place in carries if place in marked]
-    total = sum(local.sizes[place] for place in carried)
-    steps = [results[made[carries.index(place)]] for place in carried]
-    if carried:
-        one = scipy_sparse().vstack([each.matrix() if type(each) is Dependence else scipy_sparse().csr_array(
-            (local.sizes[place], local.width), dtype=bool) for place, each in zip(carried, steps, strict=True)]).tocsr()
-    else:
-        one = scipy_sparse().csr_array((0, local.width), dtype=bool)
-    closure = _closure(one[:, :total])
-    if closure is None:
+    inputs = body.inputs
+    made = dict(zip(*([place for place, link in enumerate(links) if link.how == "carry"]
+                      for links in (inputs, body.outputs)), strict=True))
+    local, results = _dependent_turn(walk, body, values, made)
+
+    def flat_inputs(places: Sequence[int]) -> list[Dependence]:
+        return [_flat(walk, values[inputs[place].place], local.sizes[place]) for place in places]
+
+    marked = sorted(local.sizes)
+    carried = [place for place in marked if place in made]
+    entries = [values[inputs[place].place] for place in marked if inputs[place].how == "entry"]
+    fixed = flat_inputs([place for place in marked if place not in made and inputs[place].how != "entry"])
+    state = _carried_at_any_turn(walk, local, flat_inputs(carried), [results[made[place]] for place in carried], [
+        *fixed, *(each.merged([0]).reshaped((-1,)) for each in entries)])
+    if state is None:
         return conservative(walk, equation, values)
-    others = [place for place in sorted(marked) if place not in carried and inputs[place].how != "entry"]
-    entries = [place for place in sorted(marked) if inputs[place].how == "entry"]
-    start = [_flat(walk, values[inputs[place].place], local.sizes[place]) for place in carried]
-    fixed = [_flat(walk, values[inputs[place].place], local.sizes[place]) for place in others]
-    single = [_flat(walk, values[inputs[place].place].merged([0]), local.sizes[place]) for place in entries]
-    lengths = [each.shape for each in (*fixed, *single)]
-    state = composed(of_matrix(closure, (total,)), joined(start, [each.shape for each in start], 0, walk.width)) if (
-        carried) else Dependence((0,), walk.width, [])
-    if carried and lengths:
-        reached = scipy_sparse().csr_array(closure.astype(np.int32) @ one[:, total:].astype(np.int32)).astype(bool)
-        state = union([state, composed(of_matrix(reached, (total,)), joined(
-            [*fixed, *single], lengths, 0, walk.width))], (total,), walk.width)
-    anytime = joined([*([state] if carried else []), *fixed], [*([(total,)] if carried else []), *(
-        each.shape for each in fixed)], 0, walk.width) if carried or fixed else Dependence((0,), walk.width, [])
+    anytime = _end_to_end(walk, [state, *fixed])
     found: list[Value] = []
-    ends = np.cumsum([local.sizes[place] for place in carried])
-    for place, link in enumerate(outputs):
-        result, shape = results[place], program.outputs[place].aval.shape
-        if link.how == "carry":
-            carry = carries[made.index(place)]
-            if carry not in marked:
-                found.append(None)
-                continue
-            stop = int(ends[carried.index(carry)])
-            found.append(state.take(np.arange(stop - local.sizes[carry], stop)).reshaped(shape))
-        elif type(result) is Dependence:
-            found.append(_every_turn(walk, result, anytime, [values[inputs[each].place] for each in entries],
-                                     0 if body.times is None else body.times))
+    stops = dict(zip(carried, np.cumsum([local.sizes[place] for place in carried]), strict=True))
+    carry_of = {place: carry for carry, place in made.items()}
+    for place, (result, var) in enumerate(zip(results, body.program.outputs, strict=True)):
+        carry = carry_of.get(place)
+        if carry is not None and carry in stops:
+            own = np.arange(int(stops[carry]) - local.sizes[carry], int(stops[carry]))
+            found.append(state.take(own).reshaped(var.aval.shape))
+        elif carry is None and type(result) is Dependence:
+            found.append(_every_turn(walk, result, anytime, entries, 0 if body.times is None else body.times))
         else:
             found.append(None)
-    return _placed(equation, body, found)
+    return placed(equation, body, found)
+
+
+def _dependent_turn(walk: Walk, body: Region, values: Sequence[Value], made: dict[int, int],
+                    ) -> tuple[_LocalTurn, list[Value]]:
+    """Return one turn whose marked inputs are those that depend on the walk's inputs in any turn, and its results.
+
+    `made` maps the place of each carry among the inputs to its place among the outputs.
+    """
+    inputs = body.inputs
+    marked = {place for place in range(len(inputs)) if type(values[inputs[place].place]) is Dependence}
+    while True:
+        local = _LocalTurn(inputs, body.program, values, marked, {*made})
+        results = local.run(walk)
+        more = {carry for carry, place in made.items() if type(results[place]) is Dependence} - marked
+        if not more:
+            return local, results
+        marked |= more
+
+
+def _carried_at_any_turn(walk: Walk, local: _LocalTurn, start: Sequence[Dependence], steps: Sequence[Value],
+                         others: Sequence[Dependence]) -> Dependence | None:
+    """Return what the marked carries, end to end, depend on at any turn; None if there are too many pairs to hold.
+
+    They are `start` before the loop. A turn makes `steps` of the carries and of the `others` that it reads.
+    """
+    before = _end_to_end(walk, start)
+    if not start:
+        return before
+    total = before.size
+    matrix = scipy_sparse().vstack([step.matrix() if type(step) is Dependence else scipy_sparse().csr_array(
+        (each.size, local.width), dtype=bool) for step, each in zip(steps, start, strict=True)]).tocsr()
+    closure = _closure(matrix[:, :total])
+    if closure is None:
+        return None
+    state = composed(of_matrix(closure, (total,)), before)
+    if not others:
+        return state
+    reached = scipy_sparse().csr_array(closure.astype(np.int32) @ matrix[:, total:].astype(np.int32)).astype(bool)
+    return union([state, composed(of_matrix(reached, (total,)), _end_to_end(walk, others))], (total,), walk.width)
+
+
+def _end_to_end(walk: Walk, parts: Sequence[Dependence]) -> Dependence:
+    return joined(parts, [each.shape for each in parts], 0, walk.width) if parts else Dependence((0,), walk.width, [])
 
 
 class _LocalTurn:

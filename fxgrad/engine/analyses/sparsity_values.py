@@ -16,6 +16,7 @@ from fxgrad.engine.analyses.sparsity_zeros import factor_outputs, masked_outputs
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation, Program, Source
 from fxgrad.engine.core.program_properties import calls_user_code, has_effects
+from fxgrad.engine.core.regions import Region
 from fxgrad.engine.core.walk import eval_program
 from fxgrad.errors import FxgradError
 
@@ -24,6 +25,7 @@ Value = Any
 
 _KNOWN = 20_000_000
 """The most elements of a value that is computed."""
+_CALLS = frozenset({"inline", "call", "recomputed"})
 _DENSE = 0.5
 """The share of all inputs from which on an element counts as one that depends on everything."""
 
@@ -52,7 +54,8 @@ class Walk:
         """Return the values of the results of an operation."""
         found = [value for value in values if type(value) is Dependence]
         if not found:
-            return known_outputs(equation, values)
+            return known_outputs(equation, values) if not equation.regions or all(
+                isinstance(value, np.ndarray) for value in values) else self._known_through(equation, values)
         if all(each.is_empty for each in found):
             return [Dependence(var.aval.shape, self.width, []) for var in equation.outputs]
         results = self.rule_of(equation.primitive)(self, equation, values)
@@ -61,6 +64,37 @@ class Walk:
                 not equation.regions and max(each.most for each in found) < bound):
             self.blames.append(Blame(equation.primitive, equation.source))
         return results
+
+    def _known_through(self, equation: Equation, values: list[Value]) -> list[Value]:
+        """Return what is known of the results of an operation that holds programs, some operands of which are known."""
+        regions = equation.regions
+        is_followed = called_region(equation) is not None or (
+            len(regions) == 1 and regions[0].role == "body" and regions[0].times is not None) or (
+            isinstance(values[0], np.ndarray) and all(region.role == "branch" for region in regions))
+        if not is_followed or all(value is None for value in values):
+            return [None] * len(equation.outputs)
+        return [None if type(each) is Dependence else each
+                for each in self.rule_of(equation.primitive)(self, equation, values)]
+
+
+def called_region(equation: Equation) -> Region | None:
+    """Return the region of an operation that computes what its only program computes; None for others."""
+    regions = equation.regions
+    return regions[0] if len(regions) == 1 and regions[0].role in _CALLS else None
+
+
+def operands_of(region: Region, values: Sequence[Value]) -> list[Value]:
+    """Return the inputs of the program of a region that runs once, given the operands of its operation."""
+    return [values[link.place] for link in region.inputs]
+
+
+def placed(equation: Equation, region: Region, results: Sequence[Value]) -> list[Value]:
+    """Return the results of an operation, given those of the program of a region."""
+    found: list[Value] = [None] * len(equation.outputs)
+    for link, result in zip(region.outputs, results, strict=True):
+        if link.place >= 0:
+            found[link.place] = result
+    return found
 
 
 def known_outputs(equation: Equation, values: Sequence[Value]) -> list[Value]:
@@ -78,12 +112,6 @@ def known_outputs(equation: Equation, values: Sequence[Value]) -> list[Value]:
             return [np.asarray(each) for each in primitive.numpy(*values, **equation.params)]
     except FxgradError:  # in a branch that is not taken; if it is taken, running it raises
         return [None] * len(equation.outputs)
-
-
-def known_values(program: Program, inputs: Sequence[Value]) -> list[Value]:
-    """Return the outputs of a program that follow from known inputs alone; None for the others."""
-    return eval_program(program, inputs, lambda equation, values: known_outputs(equation, values),
-                        lambda literal: np.asarray(literal.value))
 
 
 SparsityRule = Callable[[Walk, Equation, "list[Value]"], "list[Value]"]

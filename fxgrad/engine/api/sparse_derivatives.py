@@ -13,8 +13,8 @@ import numpy as np
 from fxgrad.engine.analyses.coloring import Coloring, Compression
 from fxgrad.engine.analyses.index_sets import Dependence, identity
 from fxgrad.engine.analyses.index_sets import joined as join_dependences
-from fxgrad.engine.analyses.sparsity import dependences
-from fxgrad.engine.analyses.sparsity_values import Walk, known_values
+from fxgrad.engine.analyses.sparsity import dependences, known_values
+from fxgrad.engine.analyses.sparsity_values import Walk
 from fxgrad.engine.api.argument_names import Argnames, by_names
 from fxgrad.engine.api.arguments import (
     Argnums,

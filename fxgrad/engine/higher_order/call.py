@@ -136,8 +136,13 @@ def _split_jvp(primals: list[Any], tangents: list[Any], *, program: Program, nam
                        name=name)
         return dual_outputs(program.out_avals, both.extra, results)
     first = linearize_program(program, wrt)
-    known = bind(jit_call_p, *first.captured, *primals, program=first.program, name=name)
-    outputs, residuals = known[:len(program.outputs)], known[len(program.outputs):]
+    given = dict(zip(first.program.inputs, (*first.captured, *primals), strict=True))
+    count = len(program.outputs)
+    saved = first.program.outputs[count:]  # those that are operands go from here to the second call
+    known = bind(jit_call_p, *given.values(), program=select_outputs(
+        first.program, [*[True] * count, *(atom not in given for atom in saved)]), name=name)
+    outputs, computed = known[:count], iter(known[count:])
+    residuals = [given[atom] if atom in given else next(computed) for atom in saved]  # type: ignore[index]
     reached = first.extra.nonzero_outputs
     out_tangents = bind(jit_call_p, *residuals, *nonzero_tangents(tangents), program=first.extra.linear,
                         name=name) if any(reached) else []

@@ -24,6 +24,7 @@ from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import move_axis, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.batch import Batched, batched_axis, batched_program, put_axis
+from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
 
@@ -44,7 +45,7 @@ def fill_dead_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[
     for value, axis in zip(values, axes, strict=True):
         if axis is None:
             # If no lane is live, a derivative of 0 * inf must not reach the values shared by all lanes.
-            results.append(where(some, value, stop_gradient(value)))
+            results.append(where(some, value, stop_gradient(value)) if has_tangent(aval_of(value)) else value)
         else:
             in_front = move_axis(value, axis, 0)
             shape = aval_of(in_front).shape

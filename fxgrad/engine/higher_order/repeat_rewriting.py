@@ -327,33 +327,19 @@ class Rewriting:
         block = self._roll(_block(repeat, [*carried, *stacked, *(output for output, _ in parts)],
                                   self._derived[number]))
         body = _Body(block, len(flow.shared), len(flow.carried), order)
-        consts: list[Atom] = [*map(self._value, flow.shared)]
-        xs: list[Atom] = []
-        for var, run, column in zip(body.by_copy, runs, self._columns(number), strict=True):
-            if run is None:
-                values = (*map(self._value, column if order.forward else column[::-1]),)
-                if values not in self._stacks:  # the loop back may take those of the loop forward
-                    self._stacks[values], = self._bind(stack_p, [*values], {"axis": 0})
-                xs.append(self._stacks[values])
-            elif self._in_place and not run.is_whole(order):
-                consts.append(self._value(run.base))
-                body.read(var, run)
-                continue
-            else:
-                xs.append(self._stacked(run, count, column[0].aval.shape, order.forward))
-            body.xs.append(var)
+        shared = [*map(self._value, flow.shared)]
+        entries, bases = self._read_by_copy(body, runs, self._columns(number))
         carry = [self._value(carry.first) for carry in flow.carried]
         final: list[Variable] = []
         for output in carried:
             var = output_of(repeat.copies[-1], output)
             final.append(Variable(var.aval) if var in final else var)
         for (_, part), value in zip(parts, block.outputs[len(carried) + len(stacked):], strict=True):
-            joined = part.joined.outputs[0]
-            carry += self._bind(broadcast_to_p, [Literal(0, Aval((), joined.aval.dtype))], {"shape": joined.aval.shape})
-            body.write(value, part)
-            final.append(joined if len(part.covered) == len(part.joined.inputs) else Variable(joined.aval))
-            self._filled[part.joined] = final[-1], part.covered
-        xs += [self._numbers(first, step, count) for first, step in body.places]
+            start, whole = self._write_part(body, value, part)
+            carry.append(start)
+            final.append(whole)
+        consts = [*shared, *bases]
+        xs = [*entries, *(self._numbers(first, step, count) for first, step in body.places)]
         entering = [block.inputs[len(flow.shared) + place] for place in states]
         stacks = [Variable(atom.aval.update(shape=(count, *atom.aval.shape)))
                   for atom in (*block.outputs[len(carried):len(carried) + len(stacked)], *entering)]
@@ -361,18 +347,45 @@ class Rewriting:
             "program": body.program(len(stacked), entering), "length": count, "reverse": not order.forward, "unroll": 1,
             "num_consts": len(consts), "num_carry": len(carry)}, [*final, *stacks])
         for place, stack in zip(states, stacks[len(stacked):], strict=True):
-            for copy in range(count):
-                atom = state_entering(repeat, place, copy)
-                self._state_rows[atom] = Row(stack, 0, copy if order.forward else count - 1 - copy, atom.aval.shape)
+            _enter_rows(stack, [state_entering(repeat, place, copy) for copy in range(count)], order,
+                        lambda _: self._state_rows)
         ended = {*final}
         for output, stack in zip(stacked, stacks, strict=False):
-            for copy, equations in enumerate(repeat.copies):
-                var = output_of(equations, output)
-                rows = self._final_rows if var in ended else self._rows
-                rows[var] = Row(stack, 0, copy if order.forward else count - 1 - copy, var.aval.shape)
+            _enter_rows(stack, [output_of(equations, output) for equations in repeat.copies], order,
+                        lambda var: self._final_rows if var in ended else self._rows)
         places = {place for found in again.values() for place in found}
         for place in sorted(places):
             self._outside(repeat.copies[-1][place])
+
+    def _read_by_copy(self, body: _Body, runs: Sequence[Run | None], columns: Sequence[tuple[Atom, ...]],
+                      ) -> tuple[list[Atom], list[Atom]]:
+        """Have the body read its inputs by copy; return stacks of their values, and arrays that are passed whole."""
+        entries: list[Atom] = []
+        bases: list[Atom] = []
+        order = body.order
+        for var, run, column in zip(body.by_copy, runs, columns, strict=True):
+            if run is None:
+                values = (*map(self._value, column if order.forward else column[::-1]),)
+                if values not in self._stacks:  # the loop back may take those of the loop forward
+                    self._stacks[values], = self._bind(stack_p, [*values], {"axis": 0})
+                entries.append(self._stacks[values])
+            elif self._in_place and not run.is_whole(order):
+                bases.append(self._value(run.base))
+                body.read(var, run)
+                continue
+            else:
+                entries.append(self._stacked(run, order.length, column[0].aval.shape, order.forward))
+            body.xs.append(var)
+        return entries, bases
+
+    def _write_part(self, body: _Body, value: Atom, part: _Part) -> tuple[Variable, Variable]:
+        """Have the body write a value into the array that joins it; return the array before the loop and after it."""
+        joined = part.joined.outputs[0]
+        start, = self._bind(broadcast_to_p, [Literal(0, Aval((), joined.aval.dtype))], {"shape": joined.aval.shape})
+        body.write(value, part)
+        whole = joined if len(part.covered) == len(part.joined.inputs) else Variable(joined.aval)
+        self._filled[part.joined] = whole, part.covered
+        return start, whole
 
     def _computed_again(self, repeat: Repeat, stacked: Sequence[Output]) -> dict[Output, set[int]]:
         """Return the outputs of which only the last one is used, if that is cheap to compute again after the loop.
@@ -472,7 +485,7 @@ class _Body:
     """
 
     def __init__(self, block: Program, num_shared: int, num_carried: int, order: Order) -> None:
-        self._block, self._order = block, order
+        self._block, self.order = block, order
         self._shared, self._carried = block.inputs[:num_shared], block.inputs[num_shared:num_shared + num_carried]
         self.by_copy = block.inputs[num_shared + num_carried:]
         self.xs: list[Variable] = []
@@ -485,7 +498,7 @@ class _Body:
 
     def _place(self, first: int, step: int) -> Variable:
         """Return the scanned number that is `first + step * copy`."""
-        key = self._order.of_copies(first, step)
+        key = self.order.of_copies(first, step)
         return self.places.setdefault(key, Variable(_int32(0).aval))
 
     def read(self, var: Variable, run: Run) -> None:
@@ -506,7 +519,7 @@ class _Body:
             row = Variable(value.aval.update(shape=(1, *value.aval.shape)))
             self._after.append(Equation(reshape_p, [value], {"shape": row.aval.shape}, [row], source))
             value = row
-        first = part.first if part.step > 0 else part.first + part.size * (self._order.length - 1)
+        first = part.first if part.step > 0 else part.first + part.size * (self.order.length - 1)
         before, after = Variable(whole), Variable(whole)
         self._wholes.append(before)
         self._written.append(after)
@@ -520,6 +533,13 @@ class _Body:
         return Program([*self._shared, *self._bases, *self._carried, *self._wholes, *self.xs, *self.places.values()],
                        [*self._before, *self._block.equations, *self._after],
                        [*outputs[:count], *self._written, *outputs[count:count + num_stacked], *entering])
+
+
+def _enter_rows(stack: Variable, values: Sequence[Atom], order: Order,
+                table_of: Callable[[Atom], dict[Atom, Row]]) -> None:
+    """Enter in tables that `values`, in the order of copies, are the entries of a stack that a loop made."""
+    for copy, atom in enumerate(values):
+        table_of(atom)[atom] = Row(stack, 0, copy if order.forward else order.length - 1 - copy, atom.aval.shape)
 
 
 def _all_outputs(repeat: Repeat) -> list[Output]:

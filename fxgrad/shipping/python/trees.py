@@ -53,11 +53,11 @@ def _file(filename: str) -> ast.Module | None:
     return parse_source("".join(linecache.getlines(filename)))
 
 
-def _nodes(filename: str, kinds: Any, name: str) -> list[Any]:
+def _tree(filename: str, use: str) -> ast.Module:
     module = _file(filename)
     if module is None:
-        raise SourceRefusal(f"calls {name}, whose source cannot be read")
-    return [node for node in ast.walk(module) if isinstance(node, kinds)]
+        raise SourceRefusal(f"{use}, whose source cannot be read")
+    return module
 
 
 def assigned_value(values: dict[str, Any], name: str) -> ast.expr | None:
@@ -73,17 +73,28 @@ def assigned_value(values: dict[str, Any], name: str) -> ast.expr | None:
 def function_node(function: types.FunctionType) -> Any:
     """Return the tree of a function in its file."""
     code = function.__code__
-    nodes = _nodes(code.co_filename, ast.FunctionDef | ast.Lambda, function.__qualname__)
+    use = f"calls {function.__qualname__}"
     place = min(((line, column) for line, _, column, _ in code.co_positions()
                  if line is not None and column is not None and (line, column) > (code.co_firstlineno, 0)),
                 default=(code.co_firstlineno, 0))
-    fitting = [node for node in nodes if _first_line(node) == code.co_firstlineno
+    fitting = [node for node in _nodes_at(_tree(code.co_filename, use), code.co_firstlineno)
+               if isinstance(node, ast.FunctionDef | ast.Lambda) and _first_line(node) == code.co_firstlineno
                and (isinstance(node, ast.Lambda) == (code.co_name == "<lambda>"))
                and (isinstance(node, ast.Lambda) or node.name == code.co_name)
                and _start(node) <= place <= (node.end_lineno, node.end_col_offset)]
     if not fitting:
-        raise SourceRefusal(f"calls {function.__qualname__}, whose source cannot be read")
+        raise SourceRefusal(f"{use}, whose source cannot be read")
     return fitting[-1]  # inner ones come after outer ones
+
+
+def _nodes_at(module: ast.Module, line: int) -> Iterator[Any]:
+    """Yield the nodes of a file that take in a line, outer ones first: most files hold many functions."""
+    pending: list[Any] = [module]
+    for node in pending:
+        yield node
+        pending.extend(child for child in ast.iter_child_nodes(node)
+                       if not isinstance(child, ast.stmt | ast.expr)
+                       or _first_line(child) <= line <= (child.end_lineno or line))
 
 
 def _first_line(node: Any) -> int:
@@ -97,8 +108,10 @@ def _start(node: Any) -> tuple[int, int]:
 def class_node(kind: type) -> Any:
     """Return the tree of a class in its file."""
     filename = inspect.getsourcefile(kind)
-    found = [node for node in _nodes(str(filename), ast.ClassDef, kind.__qualname__) if node.name == kind.__name__]
+    use = f"needs the class {kind.__qualname__}"
+    found = [node for node in ast.walk(_tree(str(filename), use))
+             if isinstance(node, ast.ClassDef) and node.name == kind.__name__]
     if len(found) != 1:
-        raise SourceRefusal(f"needs the class {kind.__qualname__}, whose source cannot be read")
+        raise SourceRefusal(f"{use}, whose source cannot be read")
     return found[0]
 

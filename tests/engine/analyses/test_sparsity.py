@@ -13,8 +13,8 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.engine import dtypes
 from fxgrad.engine.analyses.index_sets import Dependence, identity
-from fxgrad.engine.analyses.sparsity import dependences, sparsity_rules
-from fxgrad.engine.analyses.sparsity_values import conservative, known_values
+from fxgrad.engine.analyses.sparsity import dependences, known_values, sparsity_rules
+from fxgrad.engine.analyses.sparsity_values import conservative
 from fxgrad.engine.core.primitive import Cost, MissingRule, Primitive, registry
 from fxgrad.engine.ops.pointwise import acts_on_each
 from fxgrad.engine.tracing.apply import apply_program
@@ -57,44 +57,51 @@ def drawn(sample: Sample, number: int) -> list[Any]:
 def compare(primitive: Primitive, sample: Sample, is_known: bool) -> bool | None:
     """Assert that the pattern of a sample holds all nonzeros; return whether it is exact, None without derivative.
 
-    If `is_known`, integers are known; else they are further arguments.
+    If `is_known`, integers are known, and arguments are drawn until each place was other than zero; else integers are
+    further arguments, and the sample's own arguments are the only ones.
     """
+    first = sample.args()
+    chosen = [place for place, arg in enumerate(first) if not is_known or (
+        dtypes.is_inexact(np.asarray(arg).dtype) and place not in sample.fixed)]
+    moving = [place for place in chosen if dtypes.is_inexact(np.asarray(first[place]).dtype)
+              and place not in sample.fixed]
+    if not moving:
+        return None
     seen: list[Any] = []
     patterns: list[Any] = []
-    small = sum(np.size(arg) for arg in sample.args()) < 40
-    for number in range(DRAWS * (3 if small else 1)):
-        args = drawn(sample, number) if number == 0 or is_known else sample.args()
-        chosen = [place for place, arg in enumerate(args) if not is_known or (
-            dtypes.is_inexact(np.asarray(arg).dtype) and place not in sample.fixed)]
-        moving = [place for place in chosen if dtypes.is_inexact(np.asarray(args[place]).dtype)
-                  and place not in sample.fixed]
-        if not moving:
-            return None
-
-        def function(*values: Any, args: Sequence[Any] = args, chosen: Sequence[int] = chosen) -> Any:
-            given = dict(zip(chosen, values, strict=True))
-            return bind(primitive, *(given.get(place, arg) for place, arg in enumerate(args)), **sample.params)
-
-        values = [args[place] for place in chosen]
-        program = fxgrad.make_program(function)(*values)
-        inputs, program = [*program.constants, *values], program.replace(constants=[])
-        derived = linearize_program(program, (*[False] * program.captured, *(place in moving for place in chosen)))
-        half, count = derived.extra, derived.extra.linear.captured
-        found, matrices = _pattern(derived, half, [*inputs[:program.captured], *[None] * len(values)], count)
-        if found is None:
-            return None
-        results = derived(inputs)
+    known: list[Any] = []
+    small = sum(np.size(arg) for arg in first) < 40
+    for number in range(DRAWS * (3 if small else 1) if is_known else 1):
+        args = drawn(sample, number)
+        now_known = [arg for place, arg in enumerate(args) if place not in chosen]
+        if number == 0 or not all(map(np.array_equal, known, now_known)):
+            known = now_known
+            derived, captured = _linearized(primitive, sample.params, args, chosen, moving)
+            half, count = derived.extra, derived.extra.linear.captured
+            found, matrices = _pattern(derived, half, [*captured, *[None] * len(chosen)], count)
+            if found is None:
+                return None
+            patterns = [one & other for one, other in zip(patterns, matrices, strict=True)] if number else matrices
+        results = derived([*captured, *(args[place] for place in chosen)])
         nonzeros = _nonzeros(half.linear, results[len(results) - count:] if count else [])
         for place, (pattern, places) in enumerate(zip(matrices, nonzeros, strict=True)):
             assert not (places & ~pattern).any(), f"{primitive} {sample!r}: output {place}"
-        if number == 0:
-            seen, patterns = nonzeros, matrices
-        else:
-            seen = [one | other for one, other in zip(seen, nonzeros, strict=True)]
-            patterns = [one & other for one, other in zip(patterns, matrices, strict=True)]
+        seen = [one | other for one, other in zip(seen, nonzeros, strict=True)] if number else nonzeros
         if all((one == other).all() for one, other in zip(seen, patterns, strict=True)):
             return True
     return False
+
+
+def _linearized(primitive: Primitive, params: dict[str, Any], args: Sequence[Any], chosen: Sequence[int],
+                moving: Sequence[int]) -> tuple[Any, list[Any]]:
+    """The operation on `args`, of which those at `chosen` are arguments and others constants, along `moving`."""
+    def function(*values: Any) -> Any:
+        given = dict(zip(chosen, values, strict=True))
+        return bind(primitive, *(given.get(place, arg) for place, arg in enumerate(args)), **params)
+
+    program = fxgrad.make_program(function)(*(args[place] for place in chosen))
+    constants, program = program.constants, program.replace(constants=[])
+    return linearize_program(program, (*[False] * program.captured, *(place in moving for place in chosen))), constants
 
 
 def _pattern(derived: Any, half: Any, inputs: Sequence[Any], count: int) -> tuple[Any, list[Any]]:
@@ -171,6 +178,36 @@ def test_patterns_of_factors_are_exact(name: str, shape: tuple[int, int]) -> Non
     found = fxgrad.sparsity(function)(rng.normal(size=shape)).jacobian.to_scipy().toarray()
     jacobians = fxgrad.vmap(fxgrad.jacobian(function))(rng.normal(size=(40, *shape)))  # with any order of rows
     np.testing.assert_array_equal(found, np.any(np.abs(jacobians) > 1e-9, axis=0).reshape(found.shape))
+
+
+# --- jitted functions -------------------------------------------------------------------------------------------------
+
+BAND = np.diag(np.arange(1.0, 7.0)) + np.eye(6, k=1)
+KNOWING: dict[str, Any] = {
+    "rows set": lambda x: fnp.at(fnp.zeros(6))[np.array([0, 3])].set(x[np.array([2, 4])] ** 2),
+    "rows of a range": lambda x: x[fnp.arange(0, 6, 2)] * 2 + np.sin(x[fnp.arange(5, 0, -2)]),
+    "a matrix of bands": lambda x: np.exp(BAND @ x) * np.array([0.0, 1.0, 0.0, 1.0, 1.0, 0.0]),
+    "a kernel with zeros": lambda x: fnp.convolve(x ** 2, np.array([1.0, 0.0, 2.0])),
+    "a known choice": lambda x: fnp.where(fnp.arange(6) < 3, x ** 2, 0.0),
+    "rows by step": lambda x: fxgrad.lax.scan(lambda c, k: (c, x[k] ** 2 * c), 1.0, np.array([1, 2, 4]))[1],
+    "a branch": lambda x: fxgrad.lax.cond(x[0] > 5, lambda: x[np.array([0, 1])] ** 2, lambda: x[np.array([1, 1])]),
+    "an order": lambda x: x[fnp.argsort(np.array([3.0, 1.0, 2.0, 0.0, 5.0, 4.0]))][:3] ** 2,
+}
+
+
+@pytest.mark.parametrize("name", KNOWING)
+def test_what_is_known_inside_of_calls_is_known(name: str) -> None:
+    """Patterns of jitted functions, and of those that others call or batch, are those of the functions."""
+    f, x = KNOWING[name], np.linspace(-0.5, 1.0, 6)
+    jacobian = fxgrad.sparsity(f)(x).jacobian.to_scipy().toarray()
+    hessian = fxgrad.sparsity(lambda x: np.sum(f(x)))(x).hessian.to_scipy().toarray()
+    assert not jacobian.all()
+    jitted = fxgrad.jit(f)
+    for same in (jitted, fxgrad.jit(jitted), lambda x: jitted(x) * 2, fxgrad.checkpoint(f),
+                 lambda x: fxgrad.jit(fxgrad.vmap(f))(x[None])[0], lambda x: fxgrad.lax.map(jitted, x[None])[0]):
+        np.testing.assert_array_equal(fxgrad.sparsity(same)(x).jacobian.to_scipy().toarray(), jacobian)
+        found = fxgrad.sparsity(lambda x, same=same: np.sum(same(x)))(x).hessian.to_scipy().toarray()
+        np.testing.assert_array_equal(found, hessian)
 
 
 # --- rules of users ---------------------------------------------------------------------------------------------------

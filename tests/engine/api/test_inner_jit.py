@@ -133,3 +133,18 @@ def test_named_axes() -> None:
     for size in (2, 3, 2):
         np.testing.assert_array_equal(fxgrad.vmap(inner, axis_name="i")(np.ones(size)), np.full(size, size))
     assert len(traces) == 2
+
+
+def test_operands_go_to_the_backward_call_without_being_results_of_the_forward_one() -> None:
+    weights, rows, x = np.arange(12.0).reshape(3, 4), np.array([0, 2, 1]), np.ones(4)
+
+    def loss(x: Any, y: Any) -> Any:
+        return np.sum(fxgrad.jit(lambda x, y: np.tanh(weights @ x) * y[rows])(x, y) ** 2)
+    gradients = fxgrad.grad(loss, (0, 1))
+    program = fxgrad.make_program(gradients)(x, np.arange(3.0))
+    forward, backward = (each for each in program.equations if each.primitive.name == "jit_call")
+    assert not {*forward.params["program"].inputs} & {*forward.params["program"].outputs}
+    assert program.inputs[0] in backward.inputs  # the weights, of which no copy is made
+    expected = jax.grad(lambda x, y: jnp.sum((jnp.tanh(weights @ x) * y[rows]) ** 2), (0, 1))(x, jnp.arange(3.0))
+    for found, exact in zip(gradients(x, np.arange(3.0)), expected, strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-5)
