@@ -447,7 +447,7 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
             return functools.partial(_with_converted_functions, function)
         begin = getattr(function, "__init__", None)
         if type(function) is type and type(begin) is FunctionType and (
-                function.__new__ is object.__new__):  # type: ignore[comparison-overlap]
+                function.__new__ is object.__new__):
             return functools.partial(_instance, function, called(begin, depth, *shifted(arguments, 1)))
         if function in (list, dict, set) or function.__module__ != "builtins":
             return lambda *args, **kwargs: fresh(function(*args, **kwargs))

@@ -523,7 +523,7 @@ class _Rewriter(ast.NodeTransformer):
             inner = each
             while isinstance(inner, ast.Attribute | ast.Subscript):
                 if isinstance(inner, ast.Subscript) and not _is_constant(inner.slice):
-                    inner.named = self._new("index")  # type: ignore[union-attr]
+                    inner.named = self._new("index")  # type: ignore[attr-defined]
                 inner = inner.value
             place = _thunk(self._place(copy_tree(each)))
             found.append(_at(ast.Tuple([_constant(key, each), place], ast.Load()), each))

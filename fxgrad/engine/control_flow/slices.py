@@ -296,7 +296,7 @@ class TracedSlice(UnknownLength):
         ndim = max(each.ndim for each in spans)
         if any(each.ndim != ndim for each in spans):
             raise _unsupported("an operation of slices with different numbers of axes")
-        shapes = [() if type(each) is TracedSlice else np.shape(each) for each in args]
+        shapes: list[tuple[int, ...]] = [() if type(each) is TracedSlice else np.shape(each) for each in args]
         if any(len(shape) > ndim for shape in shapes):
             raise _unsupported("an operation with an array that has more axes")
         known = [shape[0] for shape in shapes if len(shape) == ndim and shape[0] != 1]
@@ -458,7 +458,7 @@ def _concatenate(parts: Sequence[Any]) -> Any:
 
 def _whole_size(parts: Sequence[Any]) -> int | None:
     """Return the length of two parts, `x[:i]` and `x[i:]` in any order; None for others."""
-    keys = [each.key if type(each) is TracedSlice else None for each in parts]
+    keys: list[Any] = [each.key if type(each) is TracedSlice else None for each in parts]
     if len(keys) != 2 or not all(type(key) is tuple and len(key) == 4 and key[2] is None for key in keys):
         return None
     for (start, stop, _, size), (next_start, next_stop, _, next_size) in (keys, keys[::-1]):

@@ -99,7 +99,7 @@ class UnknownLength:
 class _Parts:
     """An array of unknown length by its parts."""
 
-    def __init__(self, kind: type[UnknownLength], values: Sequence[Any]) -> None:
+    def __init__(self, kind: Any, values: Sequence[Any]) -> None:
         self.kind, self.values = kind, values
 
 
