@@ -155,7 +155,8 @@ class Writer:
         if self.parts and self.draw.random() < 0.3:
             return self.draw.choice([
                 f"p = {one}[{self.bounds()}]", "p = p[1:]", "p = p[::-1]", f"p = p + {self.number()}",
-                f"p = np.concatenate([{one}[n:], {one}[:n]])[:n]", f"{one}[:n] = p[0:1] if len(p) > 0 else {self.number()}",
+                f"p = np.concatenate([{one}[n:], {one}[:n]])[:n]",
+                f"{one}[:n] = p[0:1] if len(p) > 0 else {self.number()}",
                 f"s = 1.0 if {self.number()} in {one}[{self.bounds()}] else s"])
         if self.parts:
             matrix = self.draw.choice(self.matrices)

@@ -255,6 +255,25 @@ def test_batches_of_slices_with_the_same_bounds_need_no_check() -> None:
     np.testing.assert_allclose(found, [cholesky(0.7, 3), cholesky(1.5, 1)])
 
 
+def test_batches_whose_lengths_are_compared_in_branches_and_loops() -> None:
+    def products(x: Any, n: Any) -> Any:
+        a, total = np.arange(8.0) * x, 0.0
+        for i in range(n):
+            total = total + np.sum(a[:i] * a[2:i + 2])
+            if x > 1:
+                total = total + np.sum(a[:n] * a[3:])
+        return total
+    converted = python_control_flow(products)
+    args = np.array([0.7, 1.5, 0.5]), np.array([3, 5, 1])
+    expected = [products(*each) for each in zip(*args, strict=True)]
+    np.testing.assert_allclose(vmap(converted)(*args), expected)
+    np.testing.assert_allclose(jit(vmap(converted))(*args), expected)
+    with pytest.raises(CheckError) as caught:
+        jit(vmap(converted))(args[0], np.array([3, 4, 1]))
+    assert "the slices and arrays must have one length, got 4 and 5\n" in str(caught.value)
+    assert "in entry 1 of the batch" in str(caught.value)
+
+
 def test_rows_that_do_not_count_leave_no_nan_in_a_gradient() -> None:
     def roots(x: Any, n: Any) -> Any:
         a = x * np.array([4.0, 9.0, 0.0, -1.0])
