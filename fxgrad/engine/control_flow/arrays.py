@@ -604,6 +604,25 @@ class Part(Place):
         found: list[ArrayItems] = self._whole.wholes
         return found
 
+    def _entries(self) -> tuple[Any, ...]:
+        return self._index if isinstance(self._index, tuple) else (self._index,)
+
+    def is_apart(self, other: Part) -> Any:
+        """Return whether another part of the same array has no element of this one, which may be traced."""
+        if not (type(self._whole) is type(other._whole) is ArrayItems):
+            return False
+        shape, found = np.shape(self._whole.value), False
+        for one, two, size in zip(self._entries(), other._entries(), shape, strict=False):
+            if not all(isinstance(each, slice) or (each is not None and each is not Ellipsis and not np.shape(each))
+                       for each in (one, two)):
+                break  # the axes of what follows are not known
+            if not isinstance(one, slice) and not isinstance(two, slice):
+                differs = _from_front(one, size) != _from_front(two, size)
+                found = differs if found is False or differs is True else found | differs
+                if found is True:
+                    return True
+        return found
+
     def __getitem__(self, index: Any) -> Any:
         return _Operand(item(self._whole[self._index].elements, index))
 
@@ -644,6 +663,13 @@ class Part(Place):
     def place(self, index: Any) -> Any:
         """Return a part of this part."""
         return Part(self, index)
+
+
+def _from_front(place: Any, size: int) -> Any:
+    """Return the number of an element, counted from the front."""
+    if is_unknown(place):
+        return fnp.where(fnp.less(place, 0), place + size, place)
+    return operator.index(place) % size
 
 
 _UPDATES: dict[np.ufunc, str] = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.minimum: "min",

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow.arrays import (
     ArrayItems,
     ArrayRows,
@@ -140,22 +141,25 @@ def lending(function: FunctionType, depth: int, arguments: Sequence[Argument]) -
         views: list[_View] = []
         not_lent: list[Any] = []
         for place, where in arguments:
+            if _name_at(function, place) not in changed:
+                continue
             found = where()
             if type(found) is ArrayItems:
                 slots.append(found.slot)
-            elif isinstance(found, Part | ArrayRows) and _name_at(function, place) in changed:
+            elif isinstance(found, Part | ArrayRows):
                 if not _is_view(_argument(args, kwargs, place), found):
                     continue
+                args, kwargs, read = _with_copies(found, place, arguments, changed, function, args, kwargs)
                 own = copy.copy(_argument(args, kwargs, place))
                 args, kwargs = _with_argument(args, kwargs, place, own)  # now nothing refers to the view
                 returns = all(_is_given_back(*whole.slot, depth) for whole in found.wholes)
                 if returns and all(is_sole(whole.slot[0]) for whole in found.wholes):
-                    views.append(_View(found, own))
+                    views.append(_View(found, own, read))
                     slots.append((views[-1].cell, "", None))
                 else:
                     args, kwargs = _with_argument(args, kwargs, place, found.value)
                     not_lent += [] if returns else [_argument(args, kwargs, place)]
-                del own
+                del own, read
         try:
             with Loan(slots, depth, function, changed, not_lent, args, kwargs):
                 result = function(*args, **kwargs)
@@ -171,6 +175,32 @@ def lending(function: FunctionType, depth: int, arguments: Sequence[Argument]) -
             result = view.give_back(result)
         return result
     return call
+
+
+def _with_copies(part: Part | ArrayRows, place: Place, arguments: Sequence[Argument], changed: Collection[str],
+                 function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any],
+                 ) -> tuple[tuple[Any, ...], dict[str, Any], list[Any]]:
+    """Return the arguments of a call with copies of the rows that it reads beside one that it changes, and these.
+
+    Rows at traced indices must differ, which the program checks.
+    """
+    copies: list[Any] = []
+    for other, where in arguments:
+        if other == place or _name_at(function, other) in changed or not is_array(_argument(args, kwargs, other)):
+            continue
+        read = where()
+        if not (type(read) is type(part) is Part and _is_view(_argument(args, kwargs, other), read)) or (
+                read.wholes[0].value is not part.wholes[0].value):
+            continue
+        apart = part.is_apart(read)
+        if apart is False:
+            continue
+        if apart is not True:
+            check(apart, "a function changes a row and reads another one of the same array, and here they are one row. "
+                  "Write x[k].copy() for the one that it reads")
+        copies.append(copy.copy(_argument(args, kwargs, other)))
+        args, kwargs = _with_argument(args, kwargs, other, copies[-1])
+    return args, kwargs, copies
 
 
 def _argument(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: Place) -> Any:
@@ -313,10 +343,13 @@ def given_back(parameter: FunctionType, value: Any) -> Any:
 
 
 class _View:
-    """A part of an array, such as a row, that a function changes: `cell` has an array of its own in its place."""
+    """A part of an array, such as a row, that a function changes: `cell` has an array of its own in its place.
 
-    def __init__(self, part: Part | ArrayRows, own: Any) -> None:
-        self.cell = CellType(own)
+    `read` are copies of other parts, which the function reads.
+    """
+
+    def __init__(self, part: Part | ArrayRows, own: Any, read: list[Any]) -> None:
+        self.cell, self._read = CellType(own), read
         self._part, self._before = part, own.copy() if isinstance(own, np.ndarray) else own.variable
         self._wholes = [(whole.slot[0], whole.value) for whole in part.wholes]
         for slot, _ in self._wholes:
@@ -336,16 +369,31 @@ class _View:
         if type(value) is Tracer:
             if value.variable is not self._before:
                 self._part.fill(value)
+            self._mark_read()
             wholes = [each.value for each in self._part.wholes]
             value.viewed = Shared([*wholes, *getattr(getattr(value, "viewed", None), "sources", ())])
             return result
         is_result = value is result
         if not is_result and count_others([value]) > 1:
-            raise refuse("a function changes a part of an array, and keeps it, which in NumPy is a view of the array. "
-                         "Keep a copy")
+            raise _refuse_kept()
         if value.tobytes() != self._before.tobytes():
             self._part.fill(value)
+        self._mark_read()
         return self._part.value if is_result else result
+
+    def _mark_read(self) -> None:
+        """Mark what the function read as views again."""
+        while self._read:
+            copied = self._read.pop()
+            if type(copied) is Tracer:
+                copied.viewed = Shared([each.value for each in self._part.wholes])
+            elif count_others([copied]) > 1:
+                raise _refuse_kept()
+
+
+def _refuse_kept() -> Exception:
+    return refuse("a function changes a part of an array, and keeps it or another one, which in NumPy is a view of the "
+                  "array. Keep a copy")
 
 
 def _is_view(given: Any, part: Part | ArrayRows) -> bool:

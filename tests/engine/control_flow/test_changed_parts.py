@@ -10,7 +10,7 @@ import pytest
 
 import fxgrad
 from fxgrad import grad, jit, python_control_flow, vmap
-from fxgrad.errors import ControlFlowError
+from fxgrad.errors import CheckError, ControlFlowError
 from tests.support.converted import assert_as_numpy
 
 
@@ -109,6 +109,8 @@ class Net:
 def attributes(x, n):
     net = Net(x)
     net.step(n)
+    for i in range(n):
+        add_row(net.w[i - 1], net.w[i], x)
     bump(net.w[1, 1:], 0)
     return net.w
 
@@ -259,6 +261,31 @@ def subtract(u, v):
     u -= (u @ v) * v
 
 
+def add_row(a, b, factor):
+    for k in range(len(a)):
+        a[k] += factor * b[k]
+
+
+def rows_beside_rows(x, n):
+    m, t = np.sin(np.arange(12.0).reshape(3, 4) ** 2 * x), np.arange(24.0).reshape(2, 3, 4) * x
+    add_row(m[0], m[1], x)
+    add_row(m[-1], m[1], 2.0)
+    for i in range(n):
+        add_row(m[i], m[i - 1], x)
+        add_row(m[:, i], m[:, i + 1], 0.5)
+        add_row(m[i, 1:], m[i - 1, :-1], x)
+        add_row(b=t[1, i % 3], a=t[0, i % 3], factor=x)
+    return m, t
+
+
+def eliminated(x, n):
+    a = np.sin(np.arange(16.0).reshape(4, 4) ** 2 * x) + 3 * np.eye(4)
+    for k in range(n + 1):
+        for i in range(k + 1, 4):
+            add_row(a[i], a[k], -a[i, k] / a[k, k])
+    return a
+
+
 def copies_do_not_change(x, n):
     m, chosen = np.ones((4, 3)) * x, np.array([0, 2])
     for i in range(n):
@@ -283,7 +310,7 @@ def fails(a, x):
 
 CASES = [rows_of_a_matrix, known_rows, slices, rows_in_containers, attributes, recursion, cube, with_results,
          arguments_by_keyword, indices_are_computed_once, nested_function, integers, early_returns, sorted_rows,
-         orthogonalized, copies_do_not_change, an_exception_that_is_caught]
+         orthogonalized, rows_beside_rows, eliminated, copies_do_not_change, an_exception_that_is_caught]
 
 
 @pytest.mark.slow
@@ -417,15 +444,49 @@ def read_by_another_name(x, n):
     return change(m[0])
 
 
-def add_row(a, b):
+def add_first(a, b):
     a[0] += b[0]  # here
 
 
-def two_parts_of_one_array(x, n):
+def one_row_twice(x, n):
     m = np.ones((3, 4)) * x
-    for i in range(n):
-        add_row(m[i], m[2])
+    add_first(m[0], m[-3])
     return m
+
+
+def two_parts_that_may_overlap(x, n):
+    a = np.ones(8) * x
+    add_first(a[1:], a[:4])
+    return a
+
+
+def swap_rows(a, b):
+    a[0], b[0] = b[0], a[0]  # here
+
+
+def two_rows_that_change(x, n):
+    m = np.ones((3, 4)) * x
+    swap_rows(m[0], m[1])
+    return m
+
+
+def keeps_what_it_reads(a, b, kept):
+    a[0] = b[0]
+    kept.append(b)
+
+
+def a_kept_part_that_was_read(x, n):
+    m, kept = np.ones((2, 3)) * x, []
+    keeps_what_it_reads(m[0], m[1], kept)
+    m[1, 0] = 9.0  # here
+    return m, kept
+
+
+def a_kept_part_that_was_read_of_a_known_array(x, n):
+    m, kept = np.ones((2, 3)), []
+    keeps_what_it_reads(m[0], m[1], kept)  # here
+    m[1, 0] = 9.0
+    return m * x, kept
 
 
 def a_part_with_a_name(x, n):
@@ -476,6 +537,8 @@ def parameter_in_a_branch(x, n):
 
 _OTHERS = "which another name, a container or a view has too and would see change in NumPy. Write"
 _CALLER = "which the caller, another name or a view has too and would see change in NumPy. Write"
+_KEPT = ("a function changes a part of an array, and keeps it or another one, which in NumPy is a view of the array. "
+         "Keep a copy")
 _NOT_BACK = ("which does not give it back: an expression, the condition of a `while`, or a call by another name. Call "
              "the function in a statement of its own, and use the result")
 
@@ -484,13 +547,17 @@ _NOT_BACK = ("which does not give it back: an expression, the condition of a `wh
     (a_kept_part, None, f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),
     (a_kept_part_that_changes, None, (
         f"kept[0][...] = v changes the array of `kept[0]`, {_OTHERS} kept[0] = kept[0].copy() before")),
-    (a_kept_part_of_a_known_array, None, (
-        "a function changes a part of an array, and keeps it, which in NumPy is a view of the array. Keep a copy")),
+    (a_kept_part_of_a_known_array, None, _KEPT),
+    (a_kept_part_that_was_read, None, f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),
+    (a_kept_part_that_was_read_of_a_known_array, None, _KEPT),
     (a_returned_part, None, f"row[...] = v changes the array of `row`, {_OTHERS} row = row.copy() before"),
     (read_by_another_name, None, (
         "an array is read by another name while a function that it was passed to changes it. Read it by the name of "
         "the parameter")),
-    (two_parts_of_one_array, add_row, (
+    (one_row_twice, add_first, f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a"),
+    (two_parts_that_may_overlap, add_first, (
+        f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
+    (two_rows_that_change, swap_rows, (
         f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
     (a_part_with_a_name, bump, f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a"),
     (a_named_part_changes, None, (
@@ -512,6 +579,23 @@ def test_parts_that_others_would_see_change_are_refused_by_line(function: Any, a
         jit(python_control_flow(function))(1.5, 2)
     name = "change" if function is read_by_another_name else (at or function).__name__
     assert str(refused.value) == f"{message}\n  at test_changed_parts.py:{line} (in {name})"
+
+
+def test_rows_at_traced_indices_differ_when_the_program_runs() -> None:
+    def added(x: Any, n: Any) -> Any:
+        m = np.arange(12.0).reshape(3, 4) * x
+        for i in range(n):
+            add_row(m[i], m[2], x)
+        return m
+    converted = jit(python_control_flow(added))
+    np.testing.assert_allclose(converted(1.5, 2), added(1.5, 2))
+    with pytest.raises(CheckError) as failed:
+        converted(1.5, 3)
+    assert str(failed.value).startswith(
+        "a function changes a row and reads another one of the same array, and here they are one row. Write "
+        "x[k].copy() for the one that it reads\n  at test_changed_parts.py:")
+    batched = jit(vmap(python_control_flow(added)))
+    np.testing.assert_allclose(batched(np.array([1.5, 0.5]), np.array([2, 1])), [added(1.5, 2), added(0.5, 1)])
 
 
 def test_what_the_refusal_of_a_condition_says_works() -> None:

@@ -48,6 +48,12 @@ def renew(u, i, v):
     u[0] = v
     return u
 
+def add(u, w, v):
+    for t in range(2):
+        u[t] += v * w[1]
+        if v > t:
+            u[2] -= w[t]
+
 def both(u, w, i):
     u[i] += w[0]
     w[1:] -= u[i]
@@ -163,6 +169,9 @@ class Writer:
             one = self.draw.choice([one, f"{matrix}[{index}]", f"{matrix}[{index}]", f"{matrix}[:, {index}]",
                                     f"{matrix}[{index}][::-1]", f"{matrix}[::-1, {index}]", f"{one}[::-1]", f"{one}[:]",
                                     f"{matrix}[{index}].copy()", *["rows[n - 2]"] * self.slots])
+            if self.draw.random() < 0.3:
+                read = self.draw.choice([other, f"{matrix}[{self.index()}]", f"{matrix}[:, {self.index()}]"])
+                return f"add({one}, {read}, {self.number()})"
             if self.draw.random() < 0.3:
                 return f"{name} = renew({one}, {self.index()}, {self.number()})"
         return self.draw.choice([
@@ -348,9 +357,9 @@ def outcome(function: object, args: tuple[float, int]) -> str:
     wanted = fxgrad.tree_util.tree_leaves(function(*args))  # type: ignore[operator]
     try:
         program = fxgrad.make_program(python_control_flow(function))(*args)  # type: ignore[arg-type]
+        found = fxgrad.tree_util.tree_leaves(program(*args))
     except FxgradError:
         return "refused"
-    found = fxgrad.tree_util.tree_leaves(program(*args))
     same = all(np.allclose(one, other, rtol=1e-9, equal_nan=True) for one, other in zip(found, wanted, strict=True))
     return "right" if same else "wrong"
 
