@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,6 +134,16 @@ _CONTAINERS = frozenset({dict, list, tuple})
 def as_array_tree(value: Any) -> Any:
     """Return `wrap_array(value)`, applied to each array in Python containers."""
     return tree.map(wrap_array, value) if type(value) in _CONTAINERS else wrap_array(value)
+
+
+def like_given(results: Any, given: Iterable[Any]) -> Any:
+    """Return a container of results, in which `Array`s are NumPy's own arrays and scalars unless one is `given`.
+
+    Operations on NumPy's arrays make `Array`s; a transformation returns what it takes.
+    """
+    if any(isinstance(each, Array) for each in given):
+        return results
+    return tree.map(lambda each: np.asarray(each)[()] if type(each) is Array else each, results)
 
 
 def leaf_avals(what: str, selected: Selected) -> list[Aval]:

@@ -17,6 +17,7 @@ from fxgrad.engine.api.arguments import (
     check_chunk_size,
     check_differentiable,
     leaf_avals,
+    like_given,
     select_arguments,
     split_aux,
     transformation,
@@ -27,7 +28,6 @@ from fxgrad.engine.api.jacobians import basis_of
 from fxgrad.engine.api.laplacian_stages import Stages, product_stages, second_sums, shared_stages
 from fxgrad.engine.api.reverse import trace_differentiated
 from fxgrad.engine.api.sparse_derivatives import sparsity
-from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.higher_order.series import series_program
@@ -85,8 +85,8 @@ def laplacian(fun: Callable[..., Any], argnums: Argnums = 0, with_value: bool = 
             except UnsupportedError:  # an operation with programs that has no rule for sums: each direction by itself
                 values, found = vmap(along, out_axes=(None, 0))(*basis)
                 found = [reduce_sum(value, (0,)) for value in found]
-        value, result = (tree.unflatten(traced.out_tree, [np.asarray(each)[()] if type(each) is Array else each
-                                                          for each in leaves]) for leaves in (values[:main], found))
+        value, result = (like_given(tree.unflatten(traced.out_tree, leaves), inputs)
+                         for leaves in (values[:main], found))
         if aux is None:
             return (value, result) if with_value else result
         further = aux.restore(values[main:])
@@ -129,7 +129,7 @@ def hessian_diag(fun: Callable[..., Any], argnums: Argnums = 0, chunk_size: int 
                     [*traced.captured, *selected.leaves, *directions]))
             return results[number + 1], results[main:number]
         found, further = vmap(second, out_axes=(0, None), chunk_size=chunk_size)(*_basis(avals))
-        result = _cut(found, selected, avals)
+        result = like_given(_cut(found, selected, avals), [*traced.captured, *selected.leaves])
         return result if aux is None else (result, aux.restore(further))
     return diagonal
 
@@ -173,7 +173,8 @@ def divergence(fun: Callable[..., Any], argnums: Argnums = 0, chunk_size: int | 
             moved = tree.leaves(push(*tree.unflatten(selected.structure, direction)))
             return _total([reduce_sum(one * other, tuple(range(aval_of(one).ndim)))
                            for one, other in zip(moved, direction, strict=True)])
-        result = reduce_sum(vmap(entry, chunk_size=chunk_size)(*_basis(avals)), (0,))
+        result = like_given(reduce_sum(vmap(entry, chunk_size=chunk_size)(*_basis(avals)), (0,)),
+                            tree.leaves((args, kwargs)))
         return (result, *aux) if has_aux else result
     return divergence_function
 

@@ -15,6 +15,7 @@ from fxgrad.engine.api.arguments import (
     check_differentiable,
     gradient_leaf,
     leaf_avals,
+    like_given,
     match_trees,
     select_arguments,
     tangent_leaf,
@@ -151,7 +152,8 @@ def _expand(what: str, fun: Callable[..., Any], args: tuple[Any, ...], selected:
     out_avals, remaining = traced.program.out_avals, iter(results[len(traced.program.outputs):])
     found = [[next(remaining) for _ in range(order)] if mark else without_literals([zeros(aval)] * order)
              for aval, mark in zip(out_avals, derived.extra, strict=True)]
-    return tree.unflatten(traced.out_tree, results[:len(out_avals)]), [
-        tree.unflatten(traced.out_tree, [gradient_leaf(column[level], aval)
-                                         for column, aval in zip(found, out_avals, strict=True)])
-        for level in range(order)]
+    series = [[gradient_leaf(column[level], aval) for column, aval in zip(found, out_avals, strict=True)]
+              for level in range(order)]
+    first, *later = like_given([results[:len(out_avals)], *series], [
+        *traced.captured, *selected.leaves, *tree.leaves([*terms])])
+    return tree.unflatten(traced.out_tree, first), [tree.unflatten(traced.out_tree, each) for each in later]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -342,3 +345,20 @@ def test_several_arguments_are_one_argument():
     assert divergence(lambda x, y: (x * y, x * y ** 2), (0, 1))(x, y) == np.sum(y + 2 * x * y)
     with pytest.raises(TreeError, match="divergence needs a function whose output is like its argument"):
         divergence(lambda x, y: x * y, (0, 1))(x, y)
+
+
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "laplacian": laplacian(FUNCTIONS["powers"]), "sparse laplacian": laplacian(FUNCTIONS["powers"], sparse=True),
+    "hessian_diag": hessian_diag(FUNCTIONS["powers"]), "divergence": divergence(np.sin),
+    "jet": lambda x: fxgrad.jet(np.sin, (x,), ([x, x],)),
+    "taylor": lambda x: fxgrad.taylor(np.sin, 2)(x, direction=x)}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_results_are_of_the_kind_of_the_arguments(name: str) -> None:
+    x = np.array([0.3, 0.7], np.float32)
+    for given, kinds in ((x, {np.ndarray, np.float32}), (fnp.asarray(x), {fxgrad.Array}),
+                         (jnp.asarray(x), {type(jnp.asarray(x))})):
+        leaves = fxgrad.tree.leaves(KINDS[name](given))
+        assert {*map(type, leaves)} <= kinds
+        assert all(leaf.dtype == np.float32 for leaf in leaves)
