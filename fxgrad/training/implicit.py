@@ -13,11 +13,16 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.callbacks import pure_callback
 from fxgrad.engine.api.checking import check
+from fxgrad.engine.api.custom import custom_jvp
+from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.jacobians import jacobian
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import grad
+from fxgrad.engine.core.regions import dependent_outputs
+from fxgrad.engine.frontend.flat import trace_flat
 from fxgrad.engine.frontend.operands import require_concrete
 from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.trace import UNSHARED
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, ConcretizationError, DTypeError, ShapeError, TreeError
@@ -41,7 +46,10 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
     - `root(x, *args)`, a container like `x`, is 0.
     - `fixed_point(x, *args)` is `x`.
     - `argmin(x, *args)`, a scalar, is smallest; where given, subject to `equal(x, *args)` = 0 and `at_most(x, *args)`
-      <= 0, arrays. Constraints that hold with less than `tolerance` to spare count as active.
+      <= 0, arrays. A constraint is active that has less than `tolerance` and less than its multiplier to spare. Where
+      an active one has a multiplier of 0, x(args) has a kink, and the derivative is that of one side.
+
+    Arguments that are passed by keyword reach all of these functions by keyword.
 
     The solver is any function: a loop of fxgrad's or of Python's, or one of SciPy's. Where its arguments are known, it
     is called with their values. One that cannot be traced needs `like` under `jit` and `vmap`: a container with the
@@ -51,10 +59,13 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
     is solved by its matrix, or by `solve(matvec, b)` for large ones, such as `fxgrad.scipy.sparse.linalg.gmres`
     without its second result. Raises `CheckError`, compiled too, where the condition does not hold at `x` within
     `tolerance` times the largest of 1 and `|x|`, or `x` is not finite; None leaves that out. Derivatives raise it where
-    that of the condition in `x` is a singular matrix. Raises `ArgumentError` unless one condition is given and `x` has
-    numbers, `TreeError` and `ShapeError` where it returns another container than `x` or other shapes, and
-    `DTypeError` where `x` has integers. The formula is the implicit function
-    theorem's, dx = -(dF/dx)^-1 (dF/da) da, with the conditions of Karush, Kuhn and Tucker for constraints.
+    that of the condition in `x` is a matrix that is singular up to rounding; from other matrices they have the error
+    that any solution of the system has, rounding times the condition number. They raise `ArgumentError` where the
+    condition depends on no argument, and on no traced value that it closes over. Raises `ArgumentError` unless one
+    condition is given and `x` has numbers, `TreeError` and `ShapeError` where it returns another container than `x` or
+    other shapes, and `DTypeError` where `x` has integers, or real numbers and the condition complex ones. The formula
+    is the implicit function theorem's, dx = -(dF/dx)^-1 (dF/da) da, with the conditions of Karush, Kuhn and Tucker for
+    constraints.
 
     >>> import numpy as np, fxgrad
     >>> @fxgrad.implicit(root=lambda x, a: x ** 2 - a)
@@ -90,7 +101,13 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
         return grad(lambda x: argmin(x, *args))(x)
 
     @transformation("implicit", solver)
-    def solved(*args: Any) -> Any:
+    def solved(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            by_position = [_by_position(function, [*kwargs]) for function in (
+                solver, root, argmin, fixed_point, equal, at_most, like)]
+            first, one, other, another, equations, bounds, shapes = by_position
+            return implicit(first, root=one, argmin=other, fixed_point=another, equal=equations, at_most=bounds,
+                            like=shapes, solve=solve, tolerance=tolerance)(*args, *kwargs.values())
         x = _run(solver, args, like)
         if not tree.leaves(x):
             raise ArgumentError(at_user_line(
@@ -100,7 +117,7 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
             return _constrained(x, args)
         what = f"{kind} of {function_name(solver)}"
         _verify(x, _residual(x, args), tolerance, what, solver)
-        return custom_root(lambda x: _residual(x, args), x, lambda f, x: x, _tangent_solver(solve, what))
+        return _differentiable(_residual, x, args, solve, what)
 
     def _residual(x: Any, args: tuple[Any, ...]) -> Any:
         found = residual(x, *args)
@@ -116,36 +133,61 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
                 raise DTypeError(at_user_line(
                     f"implicit: {function_name(solver)} returned {expected.strong()} for {name}, where floating-point "
                     "numbers are needed. Convert them, and pass on integers apart"))
+            if dtypes.is_complex(given.dtype) and not dtypes.is_complex(expected.dtype):
+                raise DTypeError(at_user_line(
+                    f"implicit: the condition {kind} of {function_name(solver)} returns {given.strong()} for {name}, "
+                    f"which is {expected.strong()}: twice as many equations as unknowns. Return complex numbers from "
+                    f"{function_name(solver)}, or a real condition"))
             if given.shape != expected.shape:
                 raise ShapeError(at_user_line(
                     f"implicit: the condition {kind} of {function_name(solver)} returns {given.strong()} for {name}, "
                     f"which is {expected.strong()}: as many equations as unknowns are needed, in the same shape"))
-        return found
+        # SciPy returns float64 for arguments of float32 too.
+        return tree.map(lambda leaf, own: fnp.asarray(leaf, aval_of(own).dtype), found, x)
 
     def _constrained(x: Any, args: tuple[Any, ...]) -> Any:
         flat, rebuild = ravel_pytree(x)
-        objective = lambda flat: argmin(rebuild(flat), *args)  # type: ignore[misc]  # noqa: E731
-        equalities = lambda flat: _raveled(equal, rebuild(flat), args, flat)  # noqa: E731
-        bounds = lambda flat: _raveled(at_most, rebuild(flat), args, flat)  # noqa: E731
+        objective = lambda flat, args=args: argmin(rebuild(flat), *args)  # type: ignore[misc]  # noqa: E731
+        equalities = lambda flat, args=args: _raveled(equal, rebuild(flat), args, flat)  # noqa: E731
+        bounds = lambda flat, args=args: _raveled(at_most, rebuild(flat), args, flat)  # noqa: E731
         margin = tolerance if tolerance is not None else 1e-3
-        active = bounds(flat) > -margin
+        spare = -stop_gradient(bounds(flat))
         count = equalities(flat).shape[0]
 
-        def conditions(state: Any) -> Any:
-            flat, one, other = state
-            slope = grad(lambda flat: objective(flat) + fnp.sum(one * equalities(flat)) + fnp.sum(
-                other * bounds(flat)))(flat)
-            return slope, equalities(flat), fnp.where(active, bounds(flat), other)
+        def multipliers(active: Any) -> tuple[Any, Any]:
+            """Return those that come closest to a slope of 0, which are 0 where constraints are not active."""
+            matrix = fnp.concatenate([jacobian(equalities)(flat), fnp.where(
+                active[:, None], jacobian(bounds)(flat), 0)]).T
+            found = stop_gradient(linalg.lstsq(matrix, -grad(objective)(flat))[0])
+            return found[:count], fnp.where(active, found[count:], 0)
 
-        # The multipliers that come closest to a slope of 0, those of inactive constraints being 0.
-        matrix = fnp.concatenate([jacobian(equalities)(flat), fnp.where(
-            active[:, None], jacobian(bounds)(flat), 0)]).T
-        multipliers = stop_gradient(linalg.lstsq(matrix, -grad(objective)(flat))[0])
-        state = flat, multipliers[:count], fnp.where(active, multipliers[count:], 0)
+        # A constraint that x merely comes close to has a multiplier of 0: it does not move x.
+        near = spare < margin
+        active = near & (multipliers(near)[1] > spare)
+
+        def conditions(state: Any, args: tuple[Any, ...]) -> Any:
+            flat, one, other = state
+            slope = grad(lambda flat: objective(flat, args) + fnp.sum(one * equalities(flat, args)) + fnp.sum(
+                other * bounds(flat, args)))(flat)
+            return slope, equalities(flat, args), fnp.where(active, bounds(flat, args), other)
+
+        state = flat, *multipliers(active)
         what = f"argmin of {function_name(solver)} with its constraints"
-        _verify(state, conditions(state), tolerance, what, solver)
-        return rebuild(custom_root(conditions, state, lambda f, state: state, _tangent_solver(solve, what))[0])
+        _verify(state, conditions(state, args), tolerance, what, solver)
+        return rebuild(_differentiable(conditions, state, args, solve, what)[0])
     return solved
+
+
+def _by_position(function: Any, names: list[str]) -> Any:
+    """Return a function whose last arguments are those of these names; what is no function as it is."""
+    if not callable(function):
+        return function
+
+    @functools.wraps(function)
+    def called(*args: Any) -> Any:
+        first = len(args) - len(names)
+        return function(*args[:first], **dict(zip(names, args[first:], strict=True)))
+    return called
 
 
 def _raveled(function: Function | None, x: Any, args: tuple[Any, ...], like: Any) -> Any:
@@ -161,7 +203,8 @@ def _run(solver: Function, args: tuple[Any, ...], like: Any) -> Any:
     except ConcretizationError:
         pass  # under jit or vmap
     else:
-        return solver(*known)
+        with ensure_compile_time_eval():  # what checks in other solvers look at is known, too
+            return solver(*known)
     if like is not None:
         shapes = like(*args) if callable(like) else like
         shapes = tree.map(lambda leaf: leaf if hasattr(leaf, "shape") else np.asarray(leaf), shapes)
@@ -188,6 +231,44 @@ def _verify(x: Any, residual: Any, tolerance: float | None, what: str, solver: F
           f"where at most {{limit}} is allowed", size=size, limit=tolerance * scale)
 
 
+def _differentiable(condition: Function, x: Any, args: tuple[Any, ...], solve: Function | None, what: str) -> Any:
+    """Return `x` with the derivatives that `condition(x, args) = 0` gives it."""
+    if any(type(leaf) is Tracer for leaf in tree.leaves(args)) and not _depends(condition, x, args):
+        return _undetermined(what)(x, args)
+    return custom_root(lambda x: condition(x, args), x, lambda f, x: x, _tangent_solver(solve, what))
+
+
+def _depends(condition: Function, x: Any, args: tuple[Any, ...]) -> bool:
+    """Return whether `condition(x, args)` depends on arguments, or on traced values that it closes over."""
+    leaves, structure = tree.flatten((x, args))
+    count = len(tree.leaves(x))
+    places = [place for place, leaf in enumerate(leaves) if type(leaf) is Tracer or place < count]
+
+    def flat(*values: Any) -> Any:
+        given = list(leaves)
+        for place, value in zip(places, values, strict=True):
+            given[place] = value
+        return condition(*tree.unflatten(structure, given))
+    traced = trace_flat(flat, [aval_of(leaves[place]) for place in places], "implicit", condition, mode=UNSHARED)
+    marks = [*(type(value) is Tracer for value in traced.captured), *(place >= count for place in places)]
+    return any(dependent_outputs(traced.program, marks))
+
+
+def _undetermined(what: str) -> Function:
+    """Return a function of `x` and the arguments that returns `x`, and refuses to be differentiated."""
+    @custom_jvp
+    def found(x: Any, _: Any) -> Any:
+        return x
+
+    @found.defjvp
+    def refuse(*_: Any) -> Any:
+        raise ArgumentError(at_user_line(
+            f"implicit: {what} depends on none of the solver's arguments, so the derivative of what it returned would "
+            "be 0. Use the arguments in the condition, as in root=lambda x, a: x ** 2 - a, or pass "
+            "fxgrad.lax.stop_gradient(a) to the solver if it is 0"))
+    return found
+
+
 def _tangent_solver(solve: Function | None, what: str) -> Function:
     """Return the solver of linear systems: by the matrix, or by the user's function of a product and a vector.
 
@@ -198,18 +279,32 @@ def _tangent_solver(solve: Function | None, what: str) -> Function:
         # A condition on complex numbers need not be holomorphic: their real and imaginary parts are the unknowns.
         is_complex = dtypes.is_complex(flat.dtype)
         parts = fnp.concatenate([fnp.real(flat), fnp.imag(flat)]) if is_complex else flat
+        # Matrices are factored in float32 at least.
+        parts = fnp.astype(parts, np.promote_types(parts.dtype, np.float32))
 
         def whole(parts: Any) -> Any:
-            return parts[:flat.size] + 1j * parts[flat.size:] if is_complex else parts
+            return parts[:flat.size] + 1j * parts[flat.size:] if is_complex else fnp.astype(parts, flat.dtype)
 
         def product(parts: Any) -> Any:
             found = ravel_pytree(linear(rebuild(whole(parts))))[0]
-            return fnp.concatenate([fnp.real(found), fnp.imag(found)]) if is_complex else found
+            return fnp.concatenate([fnp.real(found), fnp.imag(found)]) if is_complex else fnp.astype(
+                found, parts.dtype)
 
         factors, pivots = lu_factor(jacobian(product)(fnp.zeros_like(parts)))
-        check(fnp.all(fnp.diagonal(factors) != 0), f"implicit: the derivative of {what} in x, a matrix of shape "
-              f"{factors.shape}, is singular at what it returned: the condition does not determine x there, which has "
-              "no derivative. Give as many independent equations as unknowns, or solve=, which chooses one of the "
-              "solutions")
+        check(~fnp.any(_vanishing_pivots(factors)), f"implicit: the derivative of {what} in x, a matrix of shape "
+              f"{factors.shape}, is singular up to rounding at what it returned: the condition does not determine x "
+              "there, which has no derivative. Give as many independent equations as unknowns, or solve=, which "
+              "chooses one of the solutions")
         return rebuild(whole(lu_solve((factors, pivots), parts)))
     return by_matrix if solve is None else solve
+
+
+def _vanishing_pivots(factors: Any) -> Any:
+    """Return which pivots of an LU factorisation are no larger than the rounding error of the sums that they are.
+
+    If one of them is, a matrix within rounding of the one factored is singular. Scales of rows and columns cancel.
+    """
+    size = fnp.abs(stop_gradient(factors))
+    pivots = fnp.diagonal(size)
+    sums = fnp.sum(fnp.tril(size, -1) * fnp.triu(size, 1).T, axis=1) + pivots
+    return pivots <= fnp.finfo(size.dtype).eps * np.sqrt(size.shape[0]) * sums

@@ -15,7 +15,7 @@ from fxgrad.engine.api.jacobians import jacobian
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import linear_transpose
 from fxgrad.engine.api.types import ShapeDtypeStruct
-from fxgrad.engine.caches import BoundedDict, cached
+from fxgrad.engine.caches import cached
 from fxgrad.engine.ops.factorizations import lu
 from fxgrad.engine.ops.triangular import lu_solve
 from fxgrad.lax.linalg import tridiagonal_solve
@@ -112,14 +112,17 @@ class _ScipySolver:
             below = 2 * band.width + band.places[rows] - band.places[columns]
             at = below * size + band.places[columns]
         self._places, self._sources = np.unique(at, return_inverse=True)
-        self._factors = BoundedDict(2)
+        self._factors: tuple[tuple[Any, bytes, Any], ...] = ()
         self.solve, self.solve_transposed = (functools.partial(self._solve, kind) for kind in "NT")
 
     def _solve(self, kind: str, entries: Any, b: Any) -> Any:
-        key = entries.dtype, entries.tobytes()
-        factors = self._factors.get(key)
+        content = entries.tobytes()
+        # Comparing takes less time than a hash.
+        factors = next((found for dtype, known, found in self._factors
+                        if known == content and dtype == entries.dtype), None)
         if factors is None:
-            factors = self._factors.add(key, self._factor(entries))
+            factors = self._factor(entries)
+            self._factors = (entries.dtype, content, factors), *self._factors[:1]
         return np.full_like(b, np.nan) if factors == "singular" else factors(b, kind)
 
     def _factor(self, entries: Any) -> Any:

@@ -101,6 +101,15 @@ def test_constrained_minima_follow_their_active_constraints(a, expected):
     np.testing.assert_allclose(fxgrad.jit(fxgrad.jacobian(CONSTRAINED))(np.array(a)), expected, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_constraints_that_the_minimum_comes_close_to_do_not_hold_it(compiled):
+    clipped = implicit(lambda a: fnp.clip(a, 0.0, 1.0), argmin=lambda x, a: fnp.sum((x - a) ** 2),
+                       at_most=lambda x, a: fnp.concatenate([-x, x - 1.0]))
+    a = np.array([5e-4, 1.0 - 5e-4, 0.5, 1.0 + 1e-5, -1e-5])
+    find = fxgrad.jit(fxgrad.jacobian(clipped)) if compiled else fxgrad.jacobian(clipped)
+    np.testing.assert_allclose(find(a), np.diag([1.0, 1.0, 1.0, 0.0, 0.0]), atol=1e-12)
+
+
 @pytest.mark.slow
 def test_constraints_that_do_not_move_have_derivatives_of_every_mode():
     """The point of a sphere that is farthest along c; its equation does not depend on c."""
@@ -129,6 +138,100 @@ def test_reverse_mode_through_constraints_of_scipy():
     expected = [[0.5, -0.5, 0.0], [-0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
     for mode in (fxgrad.jacfwd, fxgrad.jacrev):
         np.testing.assert_allclose(mode(closest)(np.array([0.9, 0.6, -0.8])), expected, atol=1e-7)
+
+
+def test_conditions_of_badly_scaled_rows_and_columns_are_not_singular():
+    scales = np.array([1e-150, 1.0, 1e150])
+    matrix = scales[:, None] * np.array([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0], [1.0, 0.0, 2.0]]) * scales[::-1]
+    inverse = np.linalg.inv(matrix)
+    solved = implicit(lambda a: inverse @ a, root=lambda x, a: matrix @ x - a)
+    np.testing.assert_allclose(fxgrad.jacobian(solved)(scales), inverse, rtol=1e-12)
+
+
+def test_conditions_may_depend_on_what_they_close_over_alone():
+    def inner(a, x0):
+        return implicit(lambda x0: fnp.sqrt(a), root=lambda x, x0: x ** 2 - a)(x0)
+    for function in (fxgrad.grad, lambda f, argnums: fxgrad.jit(fxgrad.grad(f, argnums=argnums))):
+        np.testing.assert_allclose(function(inner, argnums=(0, 1))(4.0, 1.0), (0.25, 0.0), rtol=1e-12)
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.grad(inner, argnums=1))(4.0, 1.0), 0.0)
+
+
+def two(a):
+    return 2.0 + 0.0 * a
+
+
+CONSTANT = implicit(two, root=lambda x, a: x ** 2 - 4.0)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: fxgrad.grad(CONSTANT)(3.0), lambda: fxgrad.jvp(CONSTANT, (3.0,), (1.0,)),
+    lambda: fxgrad.jit(fxgrad.grad(CONSTANT))(3.0), lambda: fxgrad.grad(fxgrad.jit(CONSTANT))(3.0),
+    lambda: fxgrad.vmap(fxgrad.grad(CONSTANT))(np.ones(2))],
+    ids=["grad", "jvp", "jit of grad", "grad of jit", "vmap"])
+def test_derivatives_by_a_condition_that_depends_on_no_argument_are_refused(call):
+    with pytest.raises(ArgumentError) as caught:
+        call()
+    assert str(caught.value).split("\n")[0] == (
+        "implicit: root of two depends on none of the solver's arguments, so the derivative of what it returned "
+        "would be 0. Use the arguments in the condition, as in root=lambda x, a: x ** 2 - a, or pass "
+        "fxgrad.lax.stop_gradient(a) to the solver if it is 0")
+
+
+def test_values_by_a_condition_that_depends_on_no_argument_are_those_of_the_solver():
+    assert CONSTANT(3.0) == fxgrad.jit(CONSTANT)(3.0) == fxgrad.vmap(CONSTANT)(np.ones(1))[0] == 2.0
+    assert fxgrad.grad(lambda a: a * CONSTANT(lax.stop_gradient(a)))(3.0) == 2.0
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_cotangent_that_is_not_a_number_gives_none(compiled):
+    root = implicit(lambda a: fnp.sqrt(a), root=square)
+    back = lambda cotangent: fxgrad.vjp(root, np.array([4.0, 9.0]))[1](cotangent)[0]
+    found = (fxgrad.jit(back) if compiled else back)(np.array([np.nan, 1.0]))
+    assert np.isnan(found[0])
+
+
+def test_solvers_call_other_solvers_with_known_values():
+    """The weight decay by which ridge regression comes closest to t, found by SciPy."""
+    ridge = implicit(lambda w, decay: w / (1.0 + decay), argmin=lambda x, w, decay: fnp.sum((x - w) ** 2) + (
+        decay * fnp.sum(x ** 2)))
+
+    def error(decay, t):
+        return fnp.sum((ridge(np.array([1.0, 2.0]), decay) - t) ** 2) + 0.1 * decay ** 2
+
+    def closest(t):
+        slope = lambda decay: float(fxgrad.grad(error)(decay, t))
+        return scipy.optimize.brentq(slope, 0.0, 10.0, xtol=1e-14)
+    expected = (closest(0.5 + 1e-5) - closest(0.5 - 1e-5)) / 2e-5
+    np.testing.assert_allclose(fxgrad.grad(implicit(closest, argmin=error))(0.5), expected, rtol=1e-7)
+    compiled = fxgrad.jit(fxgrad.grad(implicit(closest, argmin=error, like=0.5)))
+    np.testing.assert_allclose(compiled(0.5), expected, rtol=1e-7)
+
+
+def test_arguments_by_keyword_reach_all_functions():
+    root = implicit(lambda a, *, b=2.0: fnp.sqrt(a * b), root=lambda x, a, b=2.0: x ** 2 - a * b,
+                    like=lambda a, b=2.0: a)
+    assert root(4.0, b=9.0) == 6.0
+    np.testing.assert_allclose(fxgrad.grad(root)(4.0, b=9.0), 0.75)
+    np.testing.assert_allclose(fxgrad.grad(root, argnames="b")(4.0, b=9.0), 1 / 3)
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.grad(lambda b: root(4.0, b=b)))(9.0), 1 / 3)
+    bounded = implicit(lambda a, top: fnp.minimum(a, top), argmin=lambda x, a, top: (x - a) ** 2,
+                       at_most=lambda x, a, top: x - top)
+    np.testing.assert_allclose(fxgrad.grad(bounded, argnames=("a", "top"))(a=3.0, top=2.0), (0.0, 1.0))
+
+
+def test_arguments_may_be_functions_and_words_compiled_too():
+    root = implicit(lambda a, kind, function: function(a), root=lambda x, a, kind, function: x ** 2 - a)
+    for call in (fxgrad.grad(lambda a: root(a, "square", fnp.sqrt)), fxgrad.jit(fxgrad.grad(
+            lambda a: root(a, "square", fnp.sqrt)))):
+        np.testing.assert_allclose(call(4.0), 0.25)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_floats(dtype):
+    a = fxgrad.numpy.asarray(4.0, dtype)
+    found = fxgrad.grad(implicit(lambda a: fnp.sqrt(a), root=square))(a)
+    assert found.dtype == a.dtype
+    assert float(found) == 0.25
 
 
 def test_complex_roots():
@@ -166,6 +269,10 @@ def test_dtypes_are_those_of_the_solver(dtype):
     assert fxgrad.grad(lambda a: fnp.sum(root(a)))(a).dtype == dtype
     np.testing.assert_allclose(fxgrad.grad(lambda a: fnp.sum(root(a)))(a), 0.5 / np.sqrt(a), rtol=1e-5)
     assert root(np.zeros(0, dtype)).shape == (0,)
+    number = implicit(lambda a: float(np.sqrt(a[0])), root=lambda x, a: x ** 2 - a[0])
+    found = fxgrad.grad(number)(a)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, [0.25, 0.0], rtol=1e-6)
 
 
 def wrong(a):
@@ -205,6 +312,12 @@ def pair_sum(x, a):
      "unknowns are needed, in the same shape"), lambda: implicit(wrong, root=lambda x, a: x[1:] - a[1:])(np.ones(3))),
     (DTypeError, ("implicit: wrong returned i64[] for x, where floating-point numbers are needed. Convert them, and "
      "pass on integers apart"), lambda: implicit(wrong, root=square)(1)),
+    (DTypeError, ("implicit: the condition root of wrong returns c128[] for x, which is f64[]: twice as many equations "
+     "as unknowns. Return complex numbers from wrong, or a real condition"),
+     lambda: implicit(wrong, root=lambda x, a: x - a * (1.0 + 1j))(1.0)),
+    (CheckError, ("implicit: argmin of wrong with its constraints does not hold at what it returned: a residual of "
+     "3.0, where at most 0.0015 is allowed"), lambda: implicit(
+         wrong, argmin=lambda x, a: x ** 2, at_most=lambda x, a: x - 1.5)(1.5)),
     (ArgumentError, ("implicit: nothing returned None, which has no numbers. Return x, an array or a container of "
      "arrays"), lambda: implicit(nothing, root=square)(1.0)),
     (CheckError, ("implicit: divided returned numbers that are not finite, the largest of which is inf. Look at its "
@@ -241,6 +354,12 @@ SINGULAR = {
     "equations that depend on each other": (
         fxgrad.jacobian(implicit(zeros, root=lambda x, a: np.array([[1.0, 2.0], [2.0, 4.0]]) @ x - a)), np.zeros(2),
         "root of zeros", 2),
+    "equations that depend on each other but for rounding": (
+        fxgrad.jacobian(implicit(zeros, root=lambda x, a: np.arange(9.0).reshape(3, 3) / 10 @ x - a)), np.zeros(3),
+        "root of zeros", 3),
+    "those in float32": (
+        fxgrad.jacobian(implicit(zeros, root=lambda x, a: np.float32([[0.1, 0.3], [0.2, 0.6]]) @ x - a)),
+        np.zeros(2, "float32"), "root of zeros", 2),
     "a linear objective": (fxgrad.jacobian(implicit(zeros, argmin=lambda x, a: fnp.sum(a * x))), np.zeros(2),
                            "argmin of zeros", 2),
     "a constraint twice": (
@@ -258,9 +377,9 @@ def test_a_condition_that_does_not_determine_x_is_named(name, compiled):
     with pytest.raises(CheckError) as caught:
         (fxgrad.jit(function) if compiled else function)(a)
     assert str(caught.value).split("\n")[0] == (
-        f"implicit: the derivative of {what} in x, a matrix of shape ({size}, {size}), is singular at what it "
-        "returned: the condition does not determine x there, which has no derivative. Give as many independent "
-        "equations as unknowns, or solve=, which chooses one of the solutions")
+        f"implicit: the derivative of {what} in x, a matrix of shape ({size}, {size}), is singular up to rounding "
+        "at what it returned: the condition does not determine x there, which has no derivative. Give as many "
+        "independent equations as unknowns, or solve=, which chooses one of the solutions")
 
 
 def test_compiled_derivatives_call_nothing_to_check_the_matrix():

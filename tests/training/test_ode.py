@@ -223,3 +223,22 @@ def test_mistakes(call: Any, kind: Any, text: str) -> None:
     with pytest.raises(kind) as caught:
         call()
     assert str(caught.value).split("\n")[0] == text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"method": "rosenbrock"}, {"method": "rosenbrock", "sparse": True}],
+                         ids=["explicit", "implicit", "sparse"])
+def test_steps_are_recorded_once(options: dict[str, Any]) -> None:
+    """A NumPy scalar among the first values is no reason to record them for another type: as often as under jit."""
+    calls = []
+
+    def field(y, t):
+        calls.append(t)
+        return -y * np.cos(y)
+
+    def count(solve):
+        calls.clear()
+        solve(np.array([1.0, 2.0]), np.linspace(0.0, 1.0, 3))
+        return len(calls)
+    solve = lambda y, t: fxgrad.odeint(field, y, t, **options)
+    assert count(solve) == count(fxgrad.make_program(solve))

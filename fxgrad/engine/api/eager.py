@@ -12,7 +12,8 @@ from fxgrad.engine.tracing.tape import current
 def ensure_compile_time_eval() -> Iterator[None]:
     """Within the block compute all that does not depend on a traced array at once, within `jit` and loops too.
 
-    Python sees these values: `if` and `int` accept them. Operations on traced arrays are recorded as usual.
+    Python sees these values: `if` and `int` accept them. Effects on them, such as printing, take place at once, too.
+    Operations on traced arrays are recorded as usual.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> @fxgrad.jit
@@ -23,15 +24,20 @@ def ensure_compile_time_eval() -> Iterator[None]:
     >>> f(fnp.arange(5)).shape
     (3,)
     """
-    staging = []
+    staging, taking = [], []
     tape = current.get()
     while tape is not None:
         if tape.staging:
             staging.append(tape)
             tape.staging = False
+        if tape.takes_effects:
+            taking.append(tape)
+            tape.takes_effects = False
         tape = tape.parent
     try:
         yield
     finally:
         for tape in staging:
             tape.staging = True
+        for tape in taking:
+            tape.takes_effects = True

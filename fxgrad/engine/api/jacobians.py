@@ -235,11 +235,12 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
         main = traced.out_tree.num_leaves
         _check_outputs(what, of or fun, avals, traced.program.out_avals[:main], holomorphic)
         moving = [has_tangent(aval) for aval in avals]
+        first = 0 if with_value else main
         if _is_dense(sparse):
-            derived = _jacobian_program(traced, main, mode, chunk_size, moving)
+            derived = _jacobian_program(traced, main, first, mode, chunk_size, moving)
             values = derived([*traced.captured, *selected.leaves])
         else:
-            values = sparse_values(what, traced, main, moving, "symmetric" if of else mode, sparse, chunk_size,
+            values = sparse_values(what, traced, main, first, moving, "symmetric" if of else mode, sparse, chunk_size,
                                    selected.leaves)
         return _assemble(traced, selected, aux, values, main, with_value, moving)
     return jacobian_function
@@ -262,9 +263,12 @@ def _check_outputs(what: str, fun: Any, inputs: Sequence[Aval], outputs: Sequenc
             "separate arrays"))
 
 
-def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int | None, moving: Sequence[bool],
-                      ) -> Derived:
-    """Return the program inputs -> (outputs, Jacobian blocks by row: for each output, one per `moving` input)."""
+def _jacobian_program(traced: TracedCall, main: int, first: int, mode: Mode, chunk_size: int | None,
+                      moving: Sequence[bool]) -> Derived:
+    """Return the program inputs -> (outputs from `first` on, Jacobian blocks by row).
+
+    The blocks are those of the `main` first outputs: for each one per `moving` input.
+    """
     program = traced.program
     inputs, outputs = select_marked(program.in_avals[program.captured:], moving), program.out_avals[:main]
     if mode == "auto":
@@ -283,9 +287,9 @@ def _jacobian_program(traced: TracedCall, main: int, mode: Mode, chunk_size: int
         if rows is None:
             stacked = _apply_in_chunks(passes.push if columns else passes.pull, sources, targets, chunk_size)
             rows = _blocks(stacked, inputs, outputs, columns)
-        return [*values, *_typed(rows, inputs, outputs, columns)], None
+        return [*values[first:], *_typed(rows, inputs, outputs, columns)], None
 
-    return derive(program, ("jacobian", mode, main, chunk_size, *moving), build, program.in_avals)
+    return derive(program, ("jacobian", mode, main, first, chunk_size, *moving), build, program.in_avals)
 
 
 def _total_size(avals: Sequence[Aval]) -> int:
@@ -353,13 +357,15 @@ def _element_range(avals: Sequence[Aval], index: int) -> tuple[int, int]:
 
 def _assemble(traced: TracedCall, selected: Selected, aux: Aux | None, values: list[Any], main: int, with_value: bool,
               moving: Sequence[bool]) -> Any:
-    values, count, width = without_literals(values), len(traced.program.outputs), len(selected.leaves)
+    extra, width = len(traced.program.outputs) - main, len(selected.leaves)
+    count = extra + main if with_value else extra
+    values = without_literals(values)
     found, inputs = iter(values[count:]), traced.program.in_avals[traced.program.captured:]
     blocks = [next(found) if moves else np.zeros((*output.shape, *aval.shape), dtypes.float0)
               for output in traced.program.out_avals[:main] for aval, moves in zip(inputs, moving, strict=True)]
     rows = [selected.rebuild(blocks[index * width:(index + 1) * width]) for index in range(main)]
     matrix = tree.unflatten(traced.out_tree, rows)
     if not with_value:
-        return matrix if aux is None else (matrix, aux.restore(values[main:count]))
+        return matrix if aux is None else (matrix, aux.restore(values[:count]))
     value = tree.unflatten(traced.out_tree, values[:main])
     return (value, matrix) if aux is None else ((value, aux.restore(values[main:count])), matrix)

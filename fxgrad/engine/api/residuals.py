@@ -10,6 +10,7 @@ from fxgrad.engine.api.arguments import static_positions, transformation
 from fxgrad.engine.api.custom_calls import is_traced
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Equation, Program, Source, Variable
+from fxgrad.engine.executors.xla import is_jax_tracer
 from fxgrad.engine.frontend.flat import (
     argument_leaf_names,
     check_leaf,
@@ -41,7 +42,8 @@ def stop_gradient(x: Any) -> Any:
     >>> float(fxgrad.grad(lambda x: x * fxgrad.stop_gradient(x))(3.0))
     3.0
     """
-    return tree.map(lambda leaf: arithmetic.stop_gradient(leaf) if is_traced((leaf,)) else leaf, x)
+    return tree.map(lambda leaf: arithmetic.stop_gradient(leaf) if type(leaf) is Tracer or is_jax_tracer(leaf) else (
+        leaf), x)
 
 
 def checkpoint(fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Callable[..., Any] | None = None,

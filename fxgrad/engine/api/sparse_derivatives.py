@@ -126,6 +126,10 @@ def _kept(program: Program) -> _Kept:
 
 def _known(value: Any) -> Any:
     """Return a value as a NumPy array if it is known."""
+    if type(value) is float:
+        return np.asarray(value)
+    if type(value) is np.ndarray:
+        return value if value.dtype.names is None else None
     if type(value) is Tracer or (isinstance(value, jax.Array) and isinstance(value, jax.core.Tracer)):
         return None
     if isinstance(value, jax.Array) and not value.is_fully_addressable:
@@ -137,7 +141,12 @@ def _known(value: Any) -> Any:
 def _is_same(one: Any, other: Any) -> bool:
     if one is None or other is None:
         return one is other
-    return one is other or bool(np.array_equal(one, other))
+    # Of one type, as what one program captures is; most are numbers.
+    return one is other or (one.tobytes() == other.tobytes() if one.size < _FEW else bool(np.array_equal(one, other)))
+
+
+_FEW = 64
+"""Elements up to which arrays are compared by their bytes, which a call of a function of NumPy's takes longer than."""
 
 
 def _analyze(traced: TracedCall, main: int, half: Linearized, residuals: Sequence[Any]) -> Found:
@@ -186,9 +195,12 @@ def _total(avals: Sequence[Aval]) -> int:
     return sum(aval.size for aval in avals)
 
 
-def sparse_values(what: str, traced: TracedCall, main: int, moving: Sequence[bool], mode: str, sparse: Any,
+def sparse_values(what: str, traced: TracedCall, main: int, first: int, moving: Sequence[bool], mode: str, sparse: Any,
                   chunk_size: int | None, leaves: Sequence[Any]) -> list[Any]:
-    """Return the outputs of a traced call, and the matrices of its blocks: for each output, one per `moving` input."""
+    """Return the outputs of a traced call from `first` on, and the matrices of its blocks.
+
+    These are for each of the `main` first outputs one per `moving` input.
+    """
     found = find_pattern(traced, main, moving)
     pattern = found.pattern
     if sparse is not True:
@@ -203,11 +215,11 @@ def sparse_values(what: str, traced: TracedCall, main: int, moving: Sequence[boo
     plan = plan_of(traced, main, moving, pattern, "reverse" if found.reverse_only else mode)
     inputs = [*traced.captured, *leaves]
     is_bcoo = any(type(value) is Tracer or is_jax(value) for value in inputs)
-    derived = sparse_program(traced, main, plan, moving, chunk_size, is_bcoo)
+    derived = sparse_program(traced, main, first, plan, moving, chunk_size, is_bcoo)
     values = without_literals(derived(inputs))
-    count = len(traced.program.outputs)
+    count = len(traced.program.outputs) - first
     if sparse is not True:
-        _check_given(what, traced, main, moving, found, plan, inputs, values)
+        _check_given(what, traced, main, moving, found, plan, inputs, values[count:])
     return [*values[:count], *(bcoo_of(plan, block, data) if is_bcoo else scipy_of(block, data, what)
                                for block, data in zip(plan.blocks, values[count:], strict=True))]
 
@@ -383,9 +395,9 @@ def plan_of(traced: TracedCall, main: int, moving: Sequence[bool], pattern: Patt
     return plan
 
 
-def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequence[bool], chunk_size: int | None,
-                   is_bcoo: bool) -> Derived:
-    """Return the program inputs -> (outputs, entries of each block), for a BCOO in any order."""
+def sparse_program(traced: TracedCall, main: int, first: int, plan: SparsePlan, moving: Sequence[bool],
+                   chunk_size: int | None, is_bcoo: bool) -> Derived:
+    """Return the program inputs -> (outputs from `first` on, entries of each block), for a BCOO in any order."""
     program = traced.program
     inputs, outputs = select_marked(program.in_avals[program.captured:], moving), program.out_avals[:main]
     wrt = traced.wrt(moving)
@@ -398,7 +410,7 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
         results = derived(primals)
         with ensure_compile_time_eval() if order == "together" else contextlib.nullcontext():
             # What is linear in known seeds alone is computed once.
-            return [*results[:len(program.outputs)], *entries(derived.extra, results)], None
+            return [*results[first:len(program.outputs)], *entries(derived.extra, results)], None
 
     def entries(half: Linearized, results: Sequence[Any]) -> list[Any]:
         count = len(program.outputs)
@@ -430,7 +442,7 @@ def sparse_program(traced: TracedCall, main: int, plan: SparsePlan, moving: Sequ
 
     order = _order_of(half, plan.compression, _total(inputs) + _total(outputs)) if (
         is_bcoo and not plan.is_product) else "together"
-    return derive(program, (_PASSES, plan, main, chunk_size, is_bcoo, order, *moving), build, program.in_avals)
+    return derive(program, (_PASSES, plan, main, first, chunk_size, is_bcoo, order, *moving), build, program.in_avals)
 
 
 def _order_of(half: Linearized, compression: Compression, size: int) -> str:
@@ -546,27 +558,27 @@ def given_pattern(what: str, value: Any, shape: tuple[int, int]) -> Pattern:
 
 
 def _check_given(what: str, traced: TracedCall, main: int, moving: Sequence[bool], found: Found, plan: SparsePlan,
-                 inputs: Sequence[Any], values: Sequence[Any]) -> None:
+                 inputs: Sequence[Any], entries: Sequence[Any]) -> None:
     """Raise `ArgumentError` if a pattern that the caller gave lacks an entry that is not 0 here.
 
     The first call with known values compares the matrix with that of the pattern that was found.
     """
     checked = _kept(traced.program).checked
-    if plan in checked or any(type(value) is Tracer for value in values):
+    if plan in checked or any(type(value) is Tracer for value in entries):
         return
     own = plan_of(traced, main, moving, found.pattern, "reverse" if found.reverse_only else "auto")
-    whole = without_literals(sparse_program(traced, main, own, moving, None, is_bcoo=False)(inputs))
-    count = len(traced.program.outputs)
-    for number, (block, given) in enumerate(zip(own.blocks, plan.blocks, strict=True)):
+    whole = without_literals(sparse_program(
+        traced, main, len(traced.program.outputs), own, moving, None, is_bcoo=False)(inputs))
+    for found_entries, block, given in zip(whole, own.blocks, plan.blocks, strict=True):
         width = block.shape[1]
         places = [np.repeat(np.arange(each.shape[0]), np.diff(each.starts)) * width + each.indices
                   for each in (block, given)]
-        entries = np.asarray(whole[count + number])
-        missing = np.flatnonzero(~np.isin(places[0], places[1]) & (entries != 0))
+        numbers = np.asarray(found_entries)
+        missing = np.flatnonzero(~np.isin(places[0], places[1]) & (numbers != 0))
         if missing.size:
             row, column = divmod(int(places[0][missing[0]]), width)
             raise ArgumentError(at_user_line(
                 f"{what}: the pattern given as sparse= lacks {missing.size} "
                 f"entr{'y' if missing.size == 1 else 'ies'}: the first is ({row}, {column}), which is "
-                f"{entries[missing[0]]:.6g}. Pass sparse=True to find the pattern"))
+                f"{numbers[missing[0]]:.6g}. Pass sparse=True to find the pattern"))
     checked.add(plan)

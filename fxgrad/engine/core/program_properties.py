@@ -66,9 +66,12 @@ def has_effects(program: Program) -> bool:
 
 
 def is_effectful(primitive: Primitive, params: dict[str, Any]) -> bool:
-    """Return whether an operation, or a program in its parameters, has effects."""
+    """Return whether an operation, or a program in its parameters that it runs, has effects.
+
+    Derivatives alone run the solvers of tangents of a `custom_root`: their effects are none of the operation.
+    """
     return primitive.effectful or (primitive.regions is not None and any(
-        map(has_effects, subprograms(primitive, params))))
+        region.times != 0 and has_effects(region.program) for region in primitive.regions((), **params)))
 
 
 @program_property

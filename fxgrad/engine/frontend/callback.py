@@ -76,16 +76,18 @@ class HostFunction(ByValue):
         if structure != out_tree:
             raise ArgumentError(f"{what}: {self.name} returned a container of the structure {structure}, where "
                                 f"result_shape_dtypes has {out_tree}")
-        names = tree.leaf_names(returned, "output")
-        return [self._check_result(what, leaf, aval, name) for leaf, aval,
-                name in zip(found, results, names, strict=True)]
+        return [self._check_result(what, returned, number, leaf, aval) for number, (leaf, aval) in enumerate(
+            zip(found, results, strict=True))]
 
-    def _check_result(self, what: str, leaf: Any, aval: Aval, name: str) -> Any:
+    def _check_result(self, what: str, returned: Any, number: int, leaf: Any, aval: Aval) -> Any:
+        """Return the leaf `number` of what was `returned` as an array of the declared type."""
         array = np.asarray(leaf)
         if array.shape != aval.shape:
+            name = tree.leaf_names(returned, "output")[number]
             raise ShapeError(f"{what}: {self.name} returned an array of shape {array.shape} at {name}, where "
                              f"result_shape_dtypes has {aval.shape}")
         if array.dtype != aval.dtype and not np.can_cast(array.dtype, aval.dtype, "same_kind"):
+            name = tree.leaf_names(returned, "output")[number]
             raise DTypeError(f"{what}: {self.name} returned {array.dtype.name} at {name}, where result_shape_dtypes "
                              f"has {aval.dtype.name}. Convert with result.astype('{aval.dtype.name}')")
         return array.astype(aval.dtype)[()]

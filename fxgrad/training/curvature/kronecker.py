@@ -16,6 +16,7 @@ from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.extend import Aval, at_user_line, function_name, hide_frames, primitives, transformation
 from fxgrad.training.curvature.norms import Term, for_each_entry, in_parts, joined_terms, parts_of, term_of_use
 from fxgrad.training.curvature.passes import Sums, TracedLoss, pull_back, require_batch, trace_loss
+from fxgrad.training.curvature.rules import Layer
 from fxgrad.training.curvature.uses import ParameterUses, Use, axes_of, is_swapped, sorted_axes
 
 __all__ = ["Bias", "KroneckerFactors", "Placement", "kfac_factors"]
@@ -167,7 +168,7 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_bia
     positions that read each entry; for "reduce" the diagonal alone is kept. The steps of a loop that share a parameter
     are positions; entries of a stack of layers that a loop goes through are blocks of one parameter. A of a layer in a
     branch is the mean over the positions that ran it; G is the mean over all examples. The steps of a `while_loop` are
-    positions too; lookups in one have None, and joint biases there stay blocks of their own.
+    positions too; joint biases there stay blocks of their own.
 
     Raises `ArgumentError` for another word, and the errors of `per_example_norms`. The formulas are those of Martens
     and Grosse (arXiv:1503.05671), Grosse and Martens (arXiv:1602.01407) for convolutions, and Eschenhagen, Immer,
@@ -248,7 +249,10 @@ def _is_open(found: ParameterUses) -> bool:
 
 
 def _sums_of(use: Use, aval: Aval, sharing: str) -> Sums:
-    """Return the sums over steps that factors are made of, (blocks, entries, entries), or (blocks, 1, entries)."""
+    """Return the sums over steps that factors are made of, (blocks, entries, entries), or (blocks, 1, entries).
+
+    Those of the inputs of a lookup are how often each entry is read, (blocks, entries).
+    """
     step = use._replace(path=(), entered=())
     ins = 1 if is_swapped(use) else 0
 
@@ -256,8 +260,14 @@ def _sums_of(use: Use, aval: Aval, sharing: str) -> Sums:
         return fnp.sum(rows, axis=1, keepdims=True) if sharing == "reduce" else _outer(rows[None])
 
     def of_inputs(operands: Sequence[Any], result: Any) -> Any:
-        rows = term_of_use(step, operands, result, aval).factors[ins]
-        return total(rows), fnp.full(rows.shape[:1], rows.shape[1], np.float32)
+        factors = term_of_use(step, operands, result, aval).factors
+        rows, other = factors[ins], factors[1 - ins]
+        if use.layer.is_lookup:
+            size = use.equation.inputs[use.place].aval.shape[use.layer.ins[0]]
+            own = _counts(rows[None, None], size, other.dtype)[0]
+        else:
+            own = total(rows)
+        return own, fnp.full(other.shape[:1], other.shape[1], np.float32)
 
     def of_outputs(operands: Sequence[Any], cotangent: Any) -> Any:
         return total(term_of_use(step, operands, cotangent, aval).factors[1 - ins])
@@ -272,21 +282,20 @@ def _bias_of(traced: TracedLoss, number: int) -> int | None:
     use, = found.uses
     if use.is_open:
         return None
-    shape = use.equation.inputs[use.place].aval.shape
-    outs = tuple(shape[axis] for axis in use.layer.outs)
     if use.layer.kind not in ("dense", "convolution") or use.layer.blocks or _reads_parts(use) or (
-            [*sorted_axes(use)[1]] != [*range(len(outs))]):
+            [*sorted_axes(use)[1]] != [*range(len(use.layer.outs))]):
         return None
     result, = use.equation.outputs
+
+    def at_outs(layer: Layer) -> list[int]:
+        return [axis for axis in layer.at_outs if result.aval.shape[axis] != 1]
     for other, own in enumerate(traced.uses):
         if len(own.uses) == 1 and own.uses[0].layer.kind == "bias" and own.uses[0].loops == use.loops:
             bias, = own.uses
-            given = bias.equation.inputs[bias.place].aval.shape
             if (bias.equation.primitive is primitives.add and bias.equation.inputs[1 - bias.place] is result
-                    and bias.equation.outputs[0].aval.shape == result.aval.shape and not _reads_parts(bias)
-                    and bias.entered == use.entered
-                    and [*bias.axes] == sorted(bias.axes) and bias.layer.rows == use.layer.rows
-                    and tuple(size for size in given if size != 1) == tuple(size for size in outs if size != 1)):
+                    and bias.equation.outputs[0].aval.shape == result.aval.shape
+                    and (_is_reshaped(bias) or not _reads_parts(bias)) and bias.entered == use.entered
+                    and [*bias.axes] == sorted(bias.axes) and at_outs(bias.layer) == at_outs(use.layer)):
                 return other
     return None
 
@@ -294,6 +303,11 @@ def _bias_of(traced: TracedLoss, number: int) -> int | None:
 def _reads_parts(use: Use) -> bool:
     """Return whether a use is of other parts of the parameter than the entries that loops go through, or reshaped."""
     return any(kind != "entries" or axes != tuple(range(len(axes))) for axes, (kind, *_) in use.steps)
+
+
+def _is_reshaped(use: Use) -> bool:
+    """Return whether a use is of the whole parameter in other shapes, with its entries in their order."""
+    return all(step[0] == "reshape" and axes == tuple(range(len(axes))) for axes, step in use.steps)
 
 
 def _rows_of_parameter(aval: Aval, given: Sequence[tuple[Use, Any, Any]]) -> tuple[Any, Any, Any]:
@@ -326,7 +340,7 @@ def _number_of_entry(part: list[tuple[Use, Any, Any]]) -> int:
 
 def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
     """Return the axes of a parameter that is used as one layer, or as layers in its entries."""
-    if not found.uses or (_is_open(found) and any(use.entered or use.layer.is_lookup for use in found.uses)):
+    if not found.uses or (_is_open(found) and any(use.entered for use in found.uses)):
         return None
     first = found.uses[0]
     layer, steps = first.layer, first.steps
@@ -342,6 +356,8 @@ def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
         return placement if shape == aval.shape else None
     if layer.groups > 1:
         return None
+    if _is_reshaped(first) and not layer.is_lookup:
+        return _before_reshape(placement, aval.shape)
     kinds = [step[0] for _, step in steps]
     if kinds == ["entry"] and not layer.is_lookup:
         (axes, (_, axis, _)), = steps
@@ -352,6 +368,33 @@ def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
             placement = _stacked(placement, 0, first.lengths[number])
         is_whole = not _reads_parts(first)
     return placement if is_whole and placement.shape == aval.shape else None
+
+
+def _before_reshape(placement: Placement, shape: tuple[int, ...]) -> Placement | None:
+    """Return the placement of a parameter of another shape than the array used; None if an axis has several roles."""
+    roles = {axis: role for role, axes in enumerate(placement[2:5]) for axis in axes}
+    found: tuple[list[int], list[int], list[int]] = [], [], []
+    if 0 in shape:
+        return None
+    axis = other = 0
+    while axis < len(shape):
+        # The fewest axes of both that have the same entries.
+        before, after, size, reached = [axis], [], shape[axis], 1
+        while size != reached:
+            if reached < size:
+                after.append(other)
+                reached *= placement.shape[other]
+                other += 1
+            else:
+                before.append(before[-1] + 1)
+                size *= shape[before[-1]]
+        own = {roles[each] for each in after if placement.shape[each] != 1} or {2}
+        if len(own) > 1:
+            return None
+        found[own.pop()].extend(before)
+        axis = before[-1] + 1
+    blocks, ins, outs = map(tuple, found)
+    return Placement(placement.kind, shape, blocks, ins, outs)
 
 
 def _stacked(placement: Placement, axis: int, count: int) -> Placement:
@@ -371,6 +414,8 @@ def _averaged(rows: KroneckerFactors, ran: Any, sharing: str) -> KroneckerFactor
     their numbers instead, (examples, blocks), all is summed over positions.
     """
     inputs, outputs = rows.inputs, rows.outputs
+    if ran is not None and len(ran.shape) == 2 and rows.placement.kind == "lookup":
+        return _of_counts(rows, outputs.shape[0], ran, sharing)
     if ran is not None and len(ran.shape) == 2:
         if sharing == "expand":
             ran = fnp.astype(fnp.maximum(fnp.sum(ran, axis=0), 1.0), outputs.real.dtype)
@@ -398,22 +443,39 @@ def _averaged(rows: KroneckerFactors, ran: Any, sharing: str) -> KroneckerFactor
 def _averaged_lookup(rows: KroneckerFactors, ran: Any, sharing: str) -> KroneckerFactors:
     """Return the factors of lookups, given the entries that are read, (examples, blocks, positions), and cotangents."""
     entries, outputs = rows.inputs, rows.outputs
-    size, (examples, blocks, _) = rows.placement.shape[rows.placement.ins[0]], entries.shape
-    entries = fnp.where(fnp.less(entries, 0), size, entries)  # one more, for positions that read none
-    of_block = fnp.arange(blocks)[:, None]
-    ran = fnp.ones(entries.shape, outputs.real.dtype) if ran is None else fnp.astype(ran, outputs.real.dtype)
+    size, (examples, blocks, positions) = rows.placement.shape[rows.placement.ins[0]], entries.shape
+    ran = fnp.full((examples, blocks), positions, outputs.real.dtype) if ran is None else fnp.sum(
+        fnp.astype(ran, outputs.real.dtype), axis=2)
     if sharing == "reduce":
-        counts = fnp.zeros((examples, blocks, size + 1), outputs.dtype).at[
-            fnp.arange(examples)[:, None, None], of_block, entries].add(1.0)
-        own = fnp.maximum(fnp.sum(ran, axis=2), 1.0)[:, :, None]
-        diagonal = fnp.sum(fnp.square(counts[:, :, :size] / own), axis=0)
+        counts = _counts(entries, size, outputs.dtype)
         outputs = fnp.sum(outputs, axis=2, keepdims=True)
-        number = fnp.sum(fnp.max(ran, axis=2, initial=0.0), axis=0)
     else:
-        diagonal = fnp.zeros((blocks, size + 1), outputs.dtype).at[of_block, entries].add(1.0)[:, :size]
-        number = fnp.sum(ran, axis=(0, 2))
-    return KroneckerFactors(diagonal / fnp.maximum(number, 1.0)[:, None], _outer(outputs) / max(examples, 1),
-                            rows.placement)
+        counts = _counts(fnp.reshape(fnp.swapaxes(entries, 0, 1), (1, blocks, -1)), size, outputs.dtype)
+        outputs = _outer(outputs)[None]
+    return _of_counts(KroneckerFactors(counts, outputs, rows.placement), examples, ran, sharing)
+
+
+def _counts(entries: Any, size: int, dtype: Any) -> Any:
+    """Return how often each of `size` entries is read, (examples, blocks, size), given those of all positions."""
+    examples, blocks, _ = entries.shape
+    entries = fnp.where(fnp.less(entries, 0), size, entries)  # one more, for positions that read none
+    return fnp.zeros((examples, blocks, size + 1), dtype).at[
+        fnp.arange(examples)[:, None, None], fnp.arange(blocks)[:, None], entries].add(1.0)[:, :, :size]
+
+
+def _of_counts(rows: KroneckerFactors, examples: int, ran: Any, sharing: str) -> KroneckerFactors:
+    """Return the factors of lookups, given `_counts` for the inputs, and the number of positions by example and block.
+
+    The outputs are sums over positions, of products for "expand".
+    """
+    counts, outputs = rows.inputs, rows.outputs
+    ran = fnp.astype(ran, outputs.real.dtype)
+    if sharing == "reduce":
+        diagonal = fnp.sum(fnp.square(counts / fnp.maximum(ran, 1.0)[:, :, None]), axis=0)
+        outputs, number = _outer(outputs), fnp.sum(fnp.minimum(ran, 1.0), axis=0)
+    else:
+        diagonal, outputs, number = fnp.sum(counts, axis=0), fnp.sum(outputs, axis=0), fnp.sum(ran, axis=0)
+    return KroneckerFactors(diagonal / fnp.maximum(number, 1.0)[:, None], outputs / max(examples, 1), rows.placement)
 
 
 def _outer(rows: Any) -> Any:

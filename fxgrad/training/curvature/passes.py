@@ -158,61 +158,83 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int], su
     Those of `uses` at the numbers in `summed`, as all in a `while_loop` are, have their sums in these places: those of
     the inputs among the operands, and those of the outputs among the cotangents.
     """
-    summed = summed or {}
-    nothing = {number: sums.zeros(uses[number]) for number, sums in summed.items()}
-    program, first = traced.program, traced.first
-    places: Places = {}
-    for number, use in enumerate(uses):
-        inner = places
-        for equation, branch in use.path:
-            key = id(equation) if branch is None else (id(equation), branch)
-            inner = inner.setdefault(key, {})  # type: ignore[assignment]
-        inner[id(use.equation)] = number
+    collecting = _Collecting(uses, summed or {})
+    first = traced.first
 
-    def operands_of(use: Use, values: Sequence[Any]) -> list[Any]:
-        found = [*map(_number, _operands_of(use, values))]
-        return [*found, fnp.ones((), _FLAG)] if use.is_conditional else found
+    def loss(outputs: list[Any], given: list[Any]) -> tuple[Any, list[Any]]:
+        inputs = [*traced.inputs]
+        for place, value in zip(direct, given, strict=True):
+            inputs[first + place] = value
+        (value,), operands = collecting.run(traced.program, inputs, collecting.places, dict(enumerate(outputs)))
+        return value, [operands[number] for number in range(len(uses))]
 
-    def absent(number: int, depth: int) -> list[Any]:
-        """Return the operands of a use in a branch that did not run, the path to which has the length `depth`."""
-        use = uses[number]
-        if number in nothing:
-            return nothing[number][0]
-        lengths = use._replace(path=use.path[depth:]).lengths
-        found = _operands_of(use, [fnp.zeros((*lengths, *atom.aval.shape), atom.aval.dtype)
-                                   for atom in use.equation.inputs])
-        return [*found, fnp.zeros(lengths, _FLAG)]
+    given = [traced.inputs[first + place] for place in direct]
+    (cotangents, gradients), operands = grad(loss, argnums=(0, 1), has_aux=True)(collecting.zeros(), given)
+    return operands, cotangents, gradients
 
-    def run(program: Program, inputs: Sequence[Any], places: Places, added: dict[int, Any], depth: int = 0,
-            ) -> tuple[list[Any], dict[int, list[Any]]]:
-        """Return the results of a program whose equations have uses at `places`, and the operands of these."""
-        operands: dict[int, list[Any]] = {}
+
+Collected = dict[int, list[Any]]
+"""The operands of uses, by the number of the use."""
+
+
+class _Collecting:
+    """A run of programs that returns the operands of `uses` too, and adds to their results what it is given.
+
+    `places` are the numbers of the uses by the ids of their equations, with those of a loop under the id of the loop,
+    and those of a branch under the id of its `cond` and its number.
+    """
+
+    def __init__(self, uses: Sequence[Use], summed: dict[int, Sums]) -> None:
+        self._uses, self._summed = uses, summed
+        self._nothing = {number: sums.zeros(uses[number]) for number, sums in summed.items()}
+        self.places: Places = {}
+        for number, use in enumerate(uses):
+            inner = self.places
+            for equation, branch in use.path:
+                key = id(equation) if branch is None else (id(equation), branch)
+                inner = inner.setdefault(key, {})  # type: ignore[assignment]
+            inner[id(use.equation)] = number
+
+    def zeros(self) -> list[Any]:
+        """Return for each use what adds nothing."""
+        return [self._nothing[number][1] if number in self._summed else fnp.zeros(
+            (*use.lengths, *use.equation.outputs[0].aval.shape), use.equation.outputs[0].aval.dtype)
+            for number, use in enumerate(self._uses)]
+
+    def run(self, program: Program, inputs: Sequence[Any], places: Places, added: dict[int, Any], depth: int = 0,
+            ) -> tuple[list[Any], Collected]:
+        """Return the results of a program, at `depth` in others, with uses at `places`, and the operands of these."""
+        operands: Collected = {}
         with at_source("") as at:
             def step(equation: Equation, values: list[Any]) -> Sequence[Any]:
                 at(equation)
-                place = places.get(id(equation))
-                if equation.primitive is primitives.cond:
-                    results, found = run_branches(equation, values, places, added, depth + 1)
-                    operands.update(found)
-                    return results
-                if isinstance(place, dict):
-                    run_steps = run_while if equation.primitive is primitives["while"] else run_loop
-                    results, found = run_steps(equation, values, place, added, depth + 1)
-                    operands.update(found)
-                    return results
-                results = bind(equation.primitive, *values, **equation.params)
-                if place is None:
-                    return results
-                if place in summed:
-                    own = [*map(_number, _operands_of(uses[place], values))]
-                    operands[place] = stop_gradient(summed[place].of_inputs(own, results[0]))
-                    return [summed[place].tagged(results[0], own, added[place])]
-                operands[place] = operands_of(uses[place], values)
-                return [fnp.add(results[0], added[place])]
+                results, found = self._step(equation, values, places, added, depth)
+                operands.update(found)
+                return results
             return [_number(value) for value in eval_program(program, inputs, step)], operands
 
-    def run_branches(equation: Equation, values: Sequence[Any], places: Places, added: dict[int, Any], depth: int,
-                     ) -> tuple[list[Any], dict[int, list[Any]]]:
+    def _step(self, equation: Equation, values: list[Any], places: Places, added: dict[int, Any], depth: int,
+              ) -> tuple[Sequence[Any], Collected]:
+        place = places.get(id(equation))
+        if equation.primitive is primitives.cond:
+            return self._run_branches(equation, values, places, added, depth + 1)
+        if isinstance(place, dict):
+            run = self._run_while if equation.primitive is primitives["while"] else self._run_scan
+            return run(equation, values, place, added, depth + 1)
+        results = bind(equation.primitive, *values, **equation.params)
+        if place is None:
+            return results, {}
+        own = [*map(_number, _operands_of(self._uses[place], values))]
+        if place in self._summed:
+            sums = self._summed[place]
+            return [sums.tagged(results[0], own, added[place])], {
+                place: stop_gradient(sums.of_inputs(own, results[0]))}
+        if self._uses[place].is_conditional:
+            own.append(fnp.ones((), _FLAG))
+        return [fnp.add(results[0], added[place])], {place: own}
+
+    def _run_branches(self, equation: Equation, values: Sequence[Any], places: Places, added: dict[int, Any],
+                      depth: int) -> tuple[Sequence[Any], Collected]:
         """Run a `cond`, whose branches return the operands of all of them as further results."""
         branches = equation.params["branches"]
         inner = [places.get((id(equation), number), {}) for number in range(len(branches))]
@@ -225,35 +247,46 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int], su
             def branch() -> Any:
                 own = inner[number]
                 assert isinstance(own, dict)
-                results, operands = run(branches[number], given, own, added, depth)
+                results, operands = self.run(branches[number], given, own, added, depth)
                 for other, missing in enumerate(numbers):
                     if other != number:
-                        operands.update((each, absent(each, depth)) for each in missing)
+                        operands.update((each, self._absent(each, depth)) for each in missing)
                 return results, dict(sorted(operands.items()))
             return branch
-        return switch(index, [of_branch(number) for number in range(len(branches))])
+        results, operands = switch(index, [of_branch(number) for number in range(len(branches))])
+        return results, operands
 
-    def run_loop(loop: Equation, values: Sequence[Any], places: Places, added: dict[int, Any], depth: int,
-                 ) -> tuple[list[Any], dict[int, list[Any]]]:
+    def _absent(self, number: int, depth: int) -> list[Any]:
+        """Return the operands of a use in a branch that did not run, the path to which has the length `depth`."""
+        if number in self._nothing:
+            return self._nothing[number][0]
+        use = self._uses[number]
+        lengths = use._replace(path=use.path[depth:]).lengths
+        found = _operands_of(use, [fnp.zeros((*lengths, *atom.aval.shape), atom.aval.dtype)
+                                   for atom in use.equation.inputs])
+        return [*found, fnp.zeros(lengths, _FLAG)]
+
+    def _run_scan(self, loop: Equation, values: Sequence[Any], places: Places, added: dict[int, Any], depth: int,
+                  ) -> tuple[Sequence[Any], Collected]:
         """Run a scan, whose steps return the operands as further results."""
         params = loop.params
         consts, carried, count = params["num_consts"], params["num_consts"] + params["num_carry"], params["num_carry"]
 
         def turn(carry: Any, entries: Any) -> Any:
-            results, operands = run(params["program"], [*values[:consts], *carry, *entries[0]], places,
-                                    {**added, **entries[1]}, depth)
+            results, operands = self.run(params["program"], [*values[:consts], *carry, *entries[0]], places,
+                                         {**added, **entries[1]}, depth)
             return results[:count], (results[count:], operands)
         carry, (stacked, operands) = scan(
             turn, [_number(value) for value in values[consts:carried]],
-            (values[carried:], {number: added[number] for number in _numbers(places) if number not in summed}),
+            (values[carried:], {number: added[number] for number in _numbers(places) if number not in self._summed}),
             params["length"], params["reverse"], params["unroll"])
-        return [*carry, *stacked], {number: found if number not in summed else tree.map(
+        return [*carry, *stacked], {number: found if number not in self._summed else tree.map(
             lambda sums: fnp.sum(sums, axis=0), found) for number, found in operands.items()}
 
-    def run_while(loop: Equation, values: Sequence[Any], places: Places, added: dict[int, Any], depth: int,
-                  ) -> tuple[list[Any], dict[int, list[Any]]]:
+    def _run_while(self, loop: Equation, values: Sequence[Any], places: Places, added: dict[int, Any], depth: int,
+                   ) -> tuple[Sequence[Any], Collected]:
         """Run a `while_loop`, which carries the sums of the uses in it."""
-        params, numbers = loop.params, _numbers(places)
+        params = loop.params
         asked = params["num_condition_consts"]
         first = asked + params["num_body_consts"]
         given = [*map(_number, values)]
@@ -264,24 +297,11 @@ def pull_back(traced: TracedLoss, uses: Sequence[Use], direct: Sequence[int], su
 
         def turn(state: Any) -> Any:
             carry, sums = state
-            results, operands = run(params["body"], [*given[asked:first], *carry], places, added, depth)
+            results, operands = self.run(params["body"], [*given[asked:first], *carry], places, added, depth)
             return results, tree.map(fnp.add, sums, operands)
-        carry, sums = while_loop(goes_on, turn, (given[first:], {number: nothing[number][0] for number in numbers}))
+        nothing = {number: self._nothing[number][0] for number in _numbers(places)}
+        carry, sums = while_loop(goes_on, turn, (given[first:], nothing))
         return carry, sums
-
-    def loss(outputs: list[Any], given: list[Any]) -> tuple[Any, list[Any]]:
-        inputs = [*traced.inputs]
-        for place, value in zip(direct, given, strict=True):
-            inputs[first + place] = value
-        (value,), operands = run(program, inputs, places, dict(enumerate(outputs)))
-        return value, [operands[number] for number in range(len(uses))]
-
-    zeros = [nothing[number][1] if number in summed else fnp.zeros(
-        (*use.lengths, *use.equation.outputs[0].aval.shape), use.equation.outputs[0].aval.dtype)
-        for number, use in enumerate(uses)]
-    given = [traced.inputs[first + place] for place in direct]
-    (cotangents, gradients), operands = grad(loss, argnums=(0, 1), has_aux=True)(zeros, given)
-    return operands, cotangents, gradients
 
 
 def _number(value: Any) -> Any:

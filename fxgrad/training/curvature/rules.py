@@ -26,6 +26,7 @@ class Layer(NamedTuple):
     each group of axes as one. The gradient of a block is Σ over rows of input ⊗ output. The first factor of a lookup
     has integers of shape (rows,) instead: its only `ins` axis is one-hot there; -1 is for rows that read no entry. With
     `groups` above 1, the one axis of `blocks` stands for the groups and, within them, the outputs; `outs` is empty.
+    `at_outs` are the axes of the result of a dense layer, a convolution or a sum that have the outputs.
     """
 
     kind: str
@@ -36,6 +37,7 @@ class Layer(NamedTuple):
     factors: Callable[[Sequence[Any], Any], Factors]
     is_lookup: bool = False
     groups: int = 1
+    at_outs: Axes = ()
 
 
 Rule = Callable[[Equation, int], "Layer | str"]
@@ -116,7 +118,7 @@ def _dense(equation: Equation, place: int) -> Layer | str:
         return (_grouped(given, other_blocks, others, other_ins),
                 _grouped(cotangent, tuple(range(len(blocks))), at_rows, at_outs))
 
-    return Layer("dense", blocks, ins, outs, rows, factors)
+    return Layer("dense", blocks, ins, outs, rows, factors, at_outs=at_outs)
 
 
 layer_rules.enter(_dense, primitives.dot_general, primitives.strong_dot_general)
@@ -156,7 +158,7 @@ def _convolution(equation: Equation, place: int) -> Layer | str:
     # The groups are part of the axis of output features, which `blocks` of several groups cannot name.
     blocks = () if groups == 1 else (out_axis,)
     return Layer("convolution", blocks, (in_axis, *window_axes), () if blocks else (out_axis,), rows, factors,
-                 groups=groups)
+                 groups=groups, at_outs=() if blocks else (result_spec[1],))
 
 
 layer_rules.enter(_convolution, primitives.conv_general_dilated)
@@ -219,7 +221,7 @@ def _bias(equation: Equation, place: int, sign: float = 1.0) -> Layer | str:
         outputs = _grouped(cotangent, (), at_rows, at_outs)
         return fnp.full((1, rows, 1), sign, outputs.dtype), outputs
 
-    return Layer("bias", (), (), axes, rows, factors)
+    return Layer("bias", (), (), axes, rows, factors, at_outs=at_outs)
 
 
 def _difference(equation: Equation, place: int) -> Layer | str:

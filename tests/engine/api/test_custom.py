@@ -204,6 +204,16 @@ def test_checkpoint_with_control_flow_and_containers() -> None:
     assert grad(lambda p: block(p, 2.0, 3)["y"])({"w": 5.0})["w"] == 2.0
 
 
+def test_stop_gradient_returns_what_is_not_traced() -> None:
+    """Also words, functions and Python's numbers, compiled too."""
+    def function(x):
+        number, word, array, own = fxgrad.stop_gradient((2.0, "word", np.ones(2), np.sin))
+        assert (number, word, own) == (2.0, "word", np.sin)
+        return x * number * array
+    for call in (function, fxgrad.jit(function), fxgrad.vmap(function)):
+        np.testing.assert_array_equal(call(np.array([1.0, 3.0])).ravel()[-1], 6.0)
+
+
 def test_stop_gradient() -> None:
     assert grad(lambda x: x * stop_gradient(x))(3.0) == 3.0
     assert grad(grad(lambda x: x ** 2 * stop_gradient(x)))(3.0) == 6.0

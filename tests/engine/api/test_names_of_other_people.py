@@ -546,6 +546,20 @@ def test_ensure_compile_time_eval_as_jax() -> None:
         lambda x: x + fnp.cumsum(fnp.ones(3)))(X).equations].count("cumsum") == 1
 
 
+def test_effects_on_known_values_take_place_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def function(x: Any) -> Any:
+        with fxgrad.ensure_compile_time_eval():
+            fxgrad.debug.print("known {}", fnp.sum(fnp.ones(2)))
+            fxgrad.debug.print("traced {}", x)
+        fxgrad.debug.print("later")
+        return x * 2.0
+    program = fxgrad.make_program(function)(1.0)
+    assert capsys.readouterr().out == "known 2.0\n"
+    assert [equation.primitive.name for equation in program.equations].count("debug_callback") == 2
+    assert grad(function)(3.0) == 2.0
+    assert capsys.readouterr().out.splitlines() == ["known 2.0", "traced 3.0", "later"]
+
+
 def test_ensure_compile_time_eval_ends() -> None:
     """Also with an error, and within loops; values of traced arrays stay unknown."""
     def function(x: Any) -> Any:

@@ -65,8 +65,8 @@ def exact(loss: Any, w: Any, x: Any, sharing: str = "expand") -> None:
         np.testing.assert_allclose(factors.product(value), gradient * np.sum(gradient * value), rtol=1e-9, atol=1e-12)
 
 
-def convolved(w: Any, x: Any, **options: Any) -> Any:
-    return fnp.sum(fnp.tanh(fxgrad.lax.conv_general_dilated(x[None], w, (1, 1), "VALID", **options)))
+def convolved(w: Any, x: Any, steps: Any = (1, 1), padding: Any = "VALID", **options: Any) -> Any:
+    return fnp.sum(fnp.tanh(fxgrad.lax.conv_general_dilated(x[None], w, steps, padding, **options)))
 
 
 LOSSES = {
@@ -76,6 +76,19 @@ LOSSES = {
     "convolution": (convolved, (4, 3, 2, 2), (3, 2, 2)),
     "convolution, features last": (
         lambda w, x: convolved(w, x, dimension_numbers=("NHWC", "HWIO", "NHWC")), (2, 2, 3, 4), (2, 2, 3)),
+    "convolution with holes": (lambda w, x: convolved(w, x, rhs_dilation=(2, 2)), (5, 4, 2, 2), (4, 3, 3)),
+    "convolution in steps": (lambda w, x: convolved(w, x, (3, 3)), (5, 4, 2, 2), (4, 3, 3)),
+    "convolution of an image with holes": (lambda w, x: convolved(
+        w, x, padding=((0, 0), (0, 0)), lhs_dilation=(2, 2)), (5, 4, 5, 5), (4, 3, 3)),
+    "transposed convolution": (lambda w, x: fnp.sum(fnp.tanh(fxgrad.lax.conv_transpose(
+        x[None], w, (1, 1), "VALID", dimension_numbers=("NCHW", "OIHW", "NCHW")))), (5, 4, 1, 1), (4, 1, 1)),
+    "convolution in two groups": (lambda w, x: convolved(w, x, feature_group_count=2), (6, 2, 3, 3), (4, 3, 3)),
+    "heads": (lambda w, x: fnp.sum(fnp.tanh(fnp.einsum("i,iho->ho", x, w.reshape(3, 2, 4)))), (3, 8), (3,)),
+    "heads, transposed": (lambda w, x: fnp.sum(fnp.tanh(fnp.einsum(
+        "i,hoi->ho", x, w.reshape(2, 4, 3)))), (8, 1, 3), (3,)),
+    "heads as one": (lambda w, x: fnp.sum(fnp.tanh(x @ w.reshape(3, 8))), (3, 2, 4), (3,)),
+    "scale of features": (lambda w, x: fnp.sum(fnp.tanh(w[:, None, None] * x)), (3,), (3, 1, 1)),
+    "scale of a layer norm": (lambda w, x: fnp.sum(fnp.sin(fxgrad.nn.standardize(x) * w)), (5,), (5,)),
     "convolution in groups": (lambda w, x: convolved(w, x, feature_group_count=3), (6, 1, 2, 2), (3, 2, 2)),
     "experts": (lambda w, x: fnp.sum(fnp.tanh(fnp.einsum("hd,hde->he", x, w))), (3, 4, 2), (3, 4)),
     "scale": (lambda w, x: fnp.sum(fnp.tanh(w * x)), (3, 2), (3, 2)),
@@ -315,6 +328,40 @@ def test_factors_in_a_while_loop_are_those_of_its_steps(sharing: str) -> None:
     np.testing.assert_allclose(norms ** 2, sum(np.sum(leaf.reshape(5, -1) ** 2, 1) for leaf in gradients.values()))
 
 
+@pytest.mark.parametrize("sharing", ["expand", "reduce"])
+@pytest.mark.parametrize("by_column", [False, True])
+def test_factors_of_lookups_in_a_while_loop_are_those_of_its_steps(sharing: str, by_column: bool) -> None:
+    """Also where branches skip some, the table is read outside too, and indices are out of range."""
+    params = {"table": draw(3, 6) if by_column else draw(6, 3), "w": draw(3, 3)}
+    tokens, counts = np.array([[1, 5, 1, 0], [2, 2, 2, 9], [0, 1, 2, 3]]), np.array([4, 3, 0])
+
+    def read(params: Any, index: Any) -> Any:
+        return fnp.take(params["table"], index, axis=1 if by_column else 0, mode="fill", fill_value=0.0).T
+
+    def step(params: Any, h: Any, tokens: Any, number: Any) -> Any:
+        h = fnp.tanh(h @ params["w"] + fnp.sum(read(params, tokens[number:number + 1] if isinstance(
+            number, int) else fxgrad.lax.dynamic_slice_in_dim(tokens, number, 1)).reshape(-1, 3), 0))
+        return fxgrad.cond(h[0] > 0, lambda: h * fnp.sum(read(params, tokens[0])), lambda: h)
+
+    def loss(params: Any, tokens: Any, count: Any) -> Any:
+        h = fxgrad.while_loop(lambda state: state[0] < count, lambda state: (
+            state[0] + 1, step(params, state[1], tokens, state[0])), (0, np.full(3, 0.1)))[1]
+        return fnp.sum(fnp.sin(h + read(params, tokens[1])))
+
+    def unrolled(params: Any, tokens: Any, count: Any) -> Any:
+        h = np.full(3, 0.1)
+        for number in range(4):
+            h = fxgrad.cond(number < count, lambda h=h, number=number: step(params, h, tokens, number), lambda h=h: h)
+        return fnp.sum(fnp.sin(h + read(params, tokens[1])))
+    found = curvature.kfac_factors(loss, sharing=sharing)
+    expected = curvature.kfac_factors(unrolled, sharing=sharing)(params, tokens, counts)
+    for factors in (found(params, tokens, counts), fxgrad.jit(found)(params, tokens, counts)):
+        assert factors["table"].placement == expected["table"].placement
+        for name in params:
+            np.testing.assert_allclose(factors[name].inputs, expected[name].inputs, rtol=1e-10, atol=1e-13)
+            np.testing.assert_allclose(factors[name].outputs, expected[name].outputs, rtol=1e-10, atol=1e-13)
+
+
 def test_loops_and_branches_in_a_while_loop() -> None:
     w, x = draw(3, 3), draw(4, 3)
 
@@ -508,3 +555,30 @@ def test_errors() -> None:
         "KroneckerFactors.product: params.b has the shape (4,), and the value (3,); they must be the same")
     with pytest.raises(ArgumentError, match="kfac_factors: no batch was given"):
         curvature.kfac_factors(network)(PARAMS)
+
+
+def test_biases_in_other_shapes() -> None:
+    params, x = {"w": draw(5, 4, 2, 2), "b": draw(5)}, draw(3, 4, 4, 4)
+    wide = {**params, "b": params["b"].reshape(5, 1, 1)}
+
+    def loss(params: Any, x: Any) -> Any:
+        image = fxgrad.lax.conv_general_dilated(x[None], params["w"], (1, 1), "VALID")
+        return fnp.sum(fnp.tanh(image + (params["b"][:, None, None] if params["b"].ndim == 1 else params["b"])))
+    for joint in (False, True):
+        found, expected = (curvature.kfac_factors(loss, joint_biases=joint)(each, x) for each in (params, wide))
+        name = "w" if joint else "b"
+        np.testing.assert_array_equal(found[name].outputs, expected[name].outputs)
+        np.testing.assert_array_equal(found[name].inputs, expected[name].inputs)
+        value = (draw(5, 4, 2, 2), draw(5)) if joint else draw(5)
+        assert fxgrad.tree.map(np.shape, found[name].solve(value, 0.1)) == fxgrad.tree.map(np.shape, value)
+    assert curvature.kfac_factors(lambda w, x: fnp.sum(fnp.tanh(x @ w.reshape(4, 3))))(draw(12), draw(2, 4)) is None
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3), (3, 1), ()], ids=str)
+def test_a_bias_of_other_axes_is_a_block_of_its_own(shape: Any) -> None:
+    """A result of as many positions as outputs; what is added to each position is no bias of the layer."""
+    def loss(params: Any, x: Any) -> Any:
+        return fnp.sum(fnp.tanh(x @ params["w"] + params["b"]))
+    params, x = {"w": draw(4, 3), "b": draw(*shape)}, draw(2, 3, 4)
+    found = curvature.kfac_factors(loss, joint_biases=True)(params, x)
+    assert (found["w"].bias is not None) == (found["b"] is None) == (shape in ((3,), (1, 3)))
