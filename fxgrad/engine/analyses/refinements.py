@@ -149,5 +149,6 @@ def _end(limit: float, strict: bool, aval: Aval, sign: int) -> float:
         return limit if strict else limit + sign * least
     if strict and aval.dtype in (np.float32, np.float64) and math.isfinite(limit):
         nearest = aval.dtype.type(limit)  # a limit between two numbers of the type is left
-        return float(np.nextafter(nearest, aval.dtype.type(-sign * math.inf))) if float(nearest) == limit else limit
+        with np.errstate(over="ignore"):  # after the greatest number comes infinity
+            return float(np.nextafter(nearest, aval.dtype.type(-sign * math.inf))) if float(nearest) == limit else limit
     return limit

@@ -12,14 +12,20 @@ from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Literal, to_numpy
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.callback import HostFunction, host_function
 from fxgrad.engine.frontend.calling import trace_for_rewrite
 from fxgrad.engine.frontend.flat import transformation
 from fxgrad.engine.frontend.formats import check_format
 from fxgrad.engine.higher_order.automatic_checks import KINDS, add_checks
-from fxgrad.engine.higher_order.checks import check_error, check_p, first_false, gather_checks, has_checks
+from fxgrad.engine.higher_order.checks import (
+    Diagnosis,
+    check_error,
+    check_p,
+    first_false,
+    gather_checks,
+    has_checks,
+)
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of, bind, current
@@ -85,18 +91,6 @@ class Message(StructuralKey):
             if place:
                 error.add_context(f"at {list(place)} of the condition")
             raise
-
-
-@dataclass(frozen=True)
-class Diagnosis(StructuralKey):
-    """The report of a checked function: it runs the program once more with NumPy, which stops at the operation."""
-
-    program: Program
-
-    def fail(self, condition: Any, values: Sequence[Any]) -> None:  # noqa: ARG002
-        """Raise the error of the first check that fails, if there is one."""
-        with np.errstate(all="ignore"):
-            numpy_executor.call(self.program, values)
 
 
 def checked(fun: Callable[..., Any], errors: str | Iterable[str] = "user") -> Callable[..., Any]:

@@ -41,7 +41,7 @@ from fxgrad.engine.control_flow.blocks import (
     refuse,
 )
 from fxgrad.engine.control_flow.slices import TracedSlice, aligned, is_temporary, item, mask_of
-from fxgrad.engine.control_flow.structures import is_container, is_record, parts_of
+from fxgrad.engine.control_flow.structures import UnknownLength, is_container, is_record, parts_of
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
@@ -289,7 +289,7 @@ def forget_dead(cells: Cells, before: Mapping[str, Any], live: Collection[str]) 
     """Give variables that are not live after a block the values from before it."""
     for name, cell in cells.items():
         if name not in live and content_of(cell) is not before[name] and isinstance(
-                content_of(cell), np.ndarray | Tracer):
+                content_of(cell), np.ndarray | Tracer | UnknownLength):
             if before[name] is UNSET:
                 del cell.cell_contents
             else:
@@ -377,7 +377,7 @@ def place(container: Any, index: Any, name: str) -> Any:
         found = container[index]
         return ArrayItems(Item(container, index), name) if is_array(found) else found
     if type(container) is list and is_unknown(index) and container and all(map(is_array, container)):
-        return _ArrayRows(container, index, name)
+        return ArrayRows(container, index, name)
     return blocks.place(container, index)
 
 
@@ -483,7 +483,8 @@ class ArrayItems(Place):
             note_array_change(array, self._name)
             array[index] = value
             return
-        base = getattr(value, "viewed", None) if type(value) is Tracer else getattr(value, "base", None)
+        base = value.base if isinstance(value, np.ndarray) else getattr(
+            value.values if type(value) is TracedSlice else value, "viewed", None)
         is_part = base is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED  # as in x[i] = x[j]
         if type(base) is Shared and len(base.sources) == 1:
             is_part = base.sources[0] is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED
@@ -504,6 +505,10 @@ class ArrayItems(Place):
                              "not give it back: an expression, the condition of a `while`, or a call by another name. "
                              "Call the function in a statement of its own, and use the result")
             name, others, then = self._name, "another name, a container or a view", ""
+            if type(getattr(self._cell.cell_contents, "viewed", None)) is Tracer and not self._is_parameter:
+                raise refuse(f"{name}[...] = v changes the array of `{name}`, which is a view of another array, and "
+                             f"NumPy would change both. Write x[i][j] = v in the place of {name} = x[i] and {name}[j] "
+                             f"= v; or {name} = {name}.copy() before")
             if self._is_parameter:
                 others, then = "the caller, another name or a view", f", and return {name}"
             raise refuse(f"{name}[...] = v changes the array of `{name}`, which {others} has too and would see change "
@@ -542,10 +547,15 @@ class ArrayItems(Place):
 
     def place(self, index: Any) -> Any:
         """Return the part of the array that is changed in `x[index][...] = v`."""
-        return _Part(self, index)
+        return Part(self, index)
+
+    @property
+    def wholes(self) -> list[ArrayItems]:
+        """The arrays that have the elements."""
+        return [self]
 
 
-class _ArrayRows(Place):
+class ArrayRows(Place):
     """The arrays of a list, of which a traced index selects one: its items are read and assigned."""
 
     def __init__(self, rows: list[Any], index: Any, name: str) -> None:
@@ -554,24 +564,64 @@ class _ArrayRows(Place):
     def __getitem__(self, index: Any) -> Any:
         return _Operand(item([item(row, index) for row in self._rows], self._index))
 
+    @property
+    def wholes(self) -> list[ArrayItems]:
+        """The arrays of the list."""
+        return [ArrayItems(Item(self._rows, place), self._name) for place in range(len(self._rows))]
+
     def __setitem__(self, index: Any, value: Any) -> None:
-        value = value.elements if type(value) is _Operand else value
+        self._assign(index, value.elements if type(value) is _Operand else value, lambda row: item(row, index))
+
+    def fill(self, value: Any) -> None:
+        """Give the selected array other elements."""
+        self._assign(..., value, lambda row: row)
+
+    def _assign(self, index: Any, value: Any, read: Callable[[Any], Any]) -> None:
         number = self._index.astype("int32") if self._index.dtype == np.bool_ else self._index
         number = fnp.where(number < 0, number + len(self._rows), number)
-        for place in range(len(self._rows)):
-            chosen = fnp.where(number == place, value, item(self._rows[place], index))
-            ArrayItems(Item(self._rows, place), self._name)[index] = chosen
+        for place, row in enumerate(self.wholes):
+            row[index] = fnp.where(number == place, value, read(row.value))
+
+    @property
+    def value(self) -> Any:
+        """The selected array."""
+        return item(self._rows, self._index)
 
     def place(self, index: Any) -> Any:
         """Return a part of the array."""
-        return _Part(self, index)
+        return Part(self, index)
 
 
-class _Part(Place):
+class Part(Place):
     """A view of an array whose items are assigned: the first index of `x[i][j] = v`."""
 
     def __init__(self, whole: Any, index: Any) -> None:
         self._whole, self._index = whole, index
+
+    @property
+    def wholes(self) -> list[ArrayItems]:
+        """The arrays that have the elements."""
+        found: list[ArrayItems] = self._whole.wholes
+        return found
+
+    def _entries(self) -> tuple[Any, ...]:
+        return self._index if isinstance(self._index, tuple) else (self._index,)
+
+    def is_apart(self, other: Part) -> Any:
+        """Return whether another part of the same array has no element of this one, which may be traced."""
+        if not (type(self._whole) is type(other._whole) is ArrayItems):
+            return False
+        shape, found = np.shape(self._whole.value), False
+        for one, two, size in zip(self._entries(), other._entries(), shape, strict=False):
+            if not all(isinstance(each, slice) or (each is not None and each is not Ellipsis and not np.shape(each))
+                       for each in (one, two)):
+                break  # the axes of what follows are not known
+            if not isinstance(one, slice) and not isinstance(two, slice):
+                differs = _from_front(one, size) != _from_front(two, size)
+                found = differs if found is False or differs is True else found | differs
+                if found is True:
+                    return True
+        return found
 
     def __getitem__(self, index: Any) -> Any:
         return _Operand(item(self._whole[self._index].elements, index))
@@ -607,12 +657,19 @@ class _Part(Place):
         self._whole[self._index] = part
 
     def fill(self, value: Any) -> None:
-        """Give all elements of the part one value."""
+        """Give the elements of the part one value, or those of an array."""
         self._whole[self._index] = value
 
     def place(self, index: Any) -> Any:
         """Return a part of this part."""
-        return _Part(self, index)
+        return Part(self, index)
+
+
+def _from_front(place: Any, size: int) -> Any:
+    """Return the number of an element, counted from the front."""
+    if is_unknown(place):
+        return fnp.where(fnp.less(place, 0), place + size, place)
+    return operator.index(place) % size
 
 
 _UPDATES: dict[np.ufunc, str] = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.minimum: "min",

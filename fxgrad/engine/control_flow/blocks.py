@@ -17,6 +17,7 @@ from fxgrad import debug
 from fxgrad import numpy as fnp
 from fxgrad.engine import tree
 from fxgrad.engine.control_flow.structures import (
+    UnknownLength,
     containers_in,
     copy_of,
     flatten,
@@ -162,12 +163,6 @@ _marks: ContextVar[WeakSet[Any] | None] = ContextVar("marks_of_call", default=No
 
 shared_arrays: ContextVar[WeakSet[Any] | None] = ContextVar("shared_arrays", default=None)
 """The marks that exist: a change of one of their `sources` would not reach the traced array."""
-
-
-class UnknownLength:
-    """An array of unknown length (`slices.py`)."""
-
-    __slots__ = ()
 
 
 class Shared:
@@ -523,7 +518,7 @@ def attributed(target: Any) -> Any:
 def _only_of_block(target: Any) -> Any:
     around = block.get()
     if around is None or id(target) in around.made or type(target) is Tracer or isinstance(
-            target, int | float | complex | str | bytes | tuple | frozenset | np.generic | type(None)):
+            target, UnknownLength | int | float | complex | str | bytes | tuple | frozenset | np.generic | type(None)):
         return target
     kind = "array" if array_aval(target) is not None else type(target).__name__
     way = ("Change a copy that has a name of its own: x = x.copy(), then x[i] = v" if kind == "array" else

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 import sysconfig
 import traceback
@@ -12,9 +11,10 @@ from typing import Any
 
 from fxgrad.engine import tree
 from fxgrad.engine.caches import Cache, cached
-from fxgrad.engine.control_flow.blocks import LocalContainers, UnknownLength, refuse
-from fxgrad.engine.control_flow.names import OPERATORS, is_generated
+from fxgrad.engine.control_flow.blocks import LocalContainers, refuse
+from fxgrad.engine.control_flow.names import OPERATORS, copy_tree, is_generated
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
+from fxgrad.engine.control_flow.structures import UnknownLength
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
 from fxgrad.engine.tracebacks import shorten_traceback
 from fxgrad.engine.tracing.tape import current
@@ -141,7 +141,7 @@ def _convert(function: FunctionType) -> CodeType | str:
     if looks := sorted(called & _SCOPES):
         return (f"it calls {looks[0]}(), which sees variables by name "
                 f"({file_name(code.co_filename)}:{code.co_firstlineno}). Use the variables themselves")
-    return _compile(function, rewrite(copy.deepcopy(node)))
+    return _compile(function, rewrite(copy_tree(node)))
 
 
 def _compile(function: FunctionType, node: ast.FunctionDef | ast.Lambda) -> CodeType:

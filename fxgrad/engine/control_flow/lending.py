@@ -6,6 +6,7 @@ and the function's own code stores items as it does for arrays that it made.
 
 from __future__ import annotations
 
+import copy
 import functools
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,11 +14,17 @@ from contextlib import nullcontext
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
+import numpy as np
+
+from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow.arrays import (
     ArrayItems,
+    ArrayRows,
     Cells,
     Item,
+    Part,
     Slot,
+    cell_of,
     content_of,
     count_others,
     is_array,
@@ -25,10 +32,11 @@ from fxgrad.engine.control_flow.arrays import (
     is_sole,
     owns_elements,
 )
-from fxgrad.engine.control_flow.blocks import block, loans, refuse
+from fxgrad.engine.control_flow.blocks import Shared, block, loans, refuse
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
 from fxgrad.engine.control_flow.names import CHANGES
 from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ControlFlowError
 
 Place = int | str
 """The position of an argument, or its keyword."""
@@ -113,48 +121,143 @@ def _resolved(function: FunctionType, path: str, first: Sequence[Any]) -> Any:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-def lending(function: FunctionType, depth: int, places: Sequence[Callable[[], Any]]) -> Any:
+Argument = tuple[Place, Callable[[], Any]]
+"""The place of an argument in a call, and a function that returns where the caller has it."""
+
+
+def lending(function: FunctionType, depth: int, arguments: Sequence[Argument]) -> Any:
     """Return what to call in the place of a converted function: it may change arrays of its arguments.
 
-    `places` return where the caller has them; `depth` is the number of traced blocks around the calling function.
+    `depth` is the number of traced blocks around the calling function.
     """
     if not any(_note_of(function)[1:]):
         return function
 
     def call(*args: Any, **kwargs: Any) -> Any:
         changed = _changed_parameters(function, args)
-        slots = [found.slot for found in (place() for place in places) if type(found) is ArrayItems] if changed else []
-        if not slots:
+        if not changed:
             return function(*args, **kwargs)
-        with Loan(slots, depth, function, changed, args, kwargs):
-            return function(*args, **kwargs)
+        slots: list[tuple[Slot, str, int | None]] = []
+        views: list[_View] = []
+        not_lent: list[Any] = []
+        for place, where in arguments:
+            if _name_at(function, place) not in changed:
+                continue
+            found = where()
+            if type(found) is ArrayItems:
+                slots.append(found.slot)
+            elif isinstance(found, Part | ArrayRows):
+                if not _is_view(_argument(args, kwargs, place), found):
+                    continue
+                args, kwargs, read = _with_copies(found, place, arguments, changed, function, args, kwargs)
+                own = copy.copy(_argument(args, kwargs, place))
+                args, kwargs = _with_argument(args, kwargs, place, own)  # now nothing refers to the view
+                returns = all(_is_given_back(*whole.slot, depth) for whole in found.wholes)
+                if returns and all(is_sole(whole.slot[0]) for whole in found.wholes):
+                    views.append(_View(found, own, read))
+                    slots.append((views[-1].cell, "", None))
+                else:
+                    args, kwargs = _with_argument(args, kwargs, place, found.value)
+                    not_lent += [] if returns else [_argument(args, kwargs, place)]
+                del own, read
+        try:
+            with Loan(slots, depth, function, changed, not_lent, args, kwargs):
+                result = function(*args, **kwargs)
+        except ControlFlowError:
+            raise
+        except BaseException:
+            del args, kwargs
+            for view in views:
+                view.give_back(None)
+            raise
+        del args, kwargs
+        for view in views:
+            result = view.give_back(result)
+        return result
     return call
 
 
-def _references_by_keyword() -> int:
-    """Return how many references `call` above has to an argument by keyword; one by position has one."""
-    def count(value: Any) -> int:
+def _with_copies(part: Part | ArrayRows, place: Place, arguments: Sequence[Argument], changed: Collection[str],
+                 function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any],
+                 ) -> tuple[tuple[Any, ...], dict[str, Any], list[Any]]:
+    """Return the arguments of a call with copies of the rows that it reads beside one that it changes, and these.
+
+    Rows at traced indices must differ, which the program checks.
+    """
+    copies: list[Any] = []
+    for other, where in arguments:
+        if other == place or _name_at(function, other) in changed or not is_array(_argument(args, kwargs, other)):
+            continue
+        read = where()
+        if not (type(read) is type(part) is Part and _is_view(_argument(args, kwargs, other), read)) or (
+                read.wholes[0].value is not part.wholes[0].value):
+            continue
+        apart = part.is_apart(read)
+        if apart is False:
+            continue
+        if apart is not True:
+            check(apart, "a function changes a row and reads another one of the same array, and here they are one row. "
+                  "Write x[k].copy() for the one that it reads")
+        copies.append(copy.copy(_argument(args, kwargs, other)))
+        args, kwargs = _with_argument(args, kwargs, other, copies[-1])
+    return args, kwargs, copies
+
+
+def _argument(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: Place) -> Any:
+    return args[place] if isinstance(place, int) else kwargs[place]
+
+
+def _with_argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: Place, value: Any,
+                   ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call with another one in a place."""
+    if isinstance(place, int):
+        return (*args[:place], value, *args[place + 1:]), kwargs
+    return args, {**kwargs, place: value}
+
+
+def shifted(arguments: Sequence[Argument], by: int) -> list[Argument]:
+    """Return the arguments of a call for a function that gets others before them."""
+    return [(place + by if isinstance(place, int) else place, where) for place, where in arguments]
+
+
+def _name_at(function: FunctionType, place: Place) -> str | None:
+    """Return the parameter that gets an argument."""
+    code = function.__code__
+    if isinstance(place, str):
+        return place
+    return code.co_varnames[place] if place < code.co_argcount else None
+
+
+def _measure_references() -> tuple[int, int]:
+    """Return how many references `call` above has to an argument by position beside one by keyword, and to that.
+
+    Without keywords, it has one to an argument by position.
+    """
+    def count(value: Any, unused: Any = None) -> int:  # noqa: ARG001  (stands for a keyword)
         return sys.getrefcount(value)
 
     def call(*args: Any, **kwargs: Any) -> int:
         with nullcontext():
             return count(*args, **kwargs)
-    return 1 + call(value=object()) - call(object())
+    alone = call(object()) - 1
+    return call(object(), unused=None) - alone, call(value=object()) - alone
 
 
-_KEYWORD = _references_by_keyword()
+_BESIDE_KEYWORDS, _KEYWORD = _measure_references()
 
 
 class Loan:
     """The call of a function that changes arrays of its caller.
 
     `slots` are the caller's places of the arguments, with their names, and the number of traced blocks around the
-    function that has a variable, if it is not the caller; `changed` are the parameters that change.
+    function that has a variable, if it is not the caller; a part of an array has no name. `changed` are the parameters
+    that change, `not_lent` parts of arrays that may not.
     """
 
     def __init__(self, slots: Sequence[tuple[Slot, str, int | None]], depth: int, function: FunctionType,
-                 changed: Collection[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self._slots, self._depth, self._changed = slots, depth, changed
+                 changed: Collection[str], not_lent: Sequence[Any], args: tuple[Any, ...],
+                 kwargs: Mapping[str, Any]) -> None:
+        self._slots, self._depth, self._changed, self._not_lent = slots, depth, changed, not_lent
         self.code, self._args, self._kwargs = function.__code__, args, kwargs
         self.borrowers: list[CellType] = []
         self.outside: list[CellType] = []
@@ -166,40 +269,53 @@ class Loan:
     def __exit__(self, kind: object, *_: object) -> None:
         loans.reset(self._token)
         while self._taken:
-            slot, cell, before = self._taken.pop()
-            after = content_of(cell)
-            if type(after) is Tracer and type(before) is Tracer and after.variable is before.variable:
-                after = None
-                after = before if is_sole(cell) else content_of(cell)  # the result may be the parameter
-            if kind is not None:  # the traceback keeps the variable
-                cell.cell_contents = _Lent()
-            slot.cell_contents = after
+            self._give_back(*self._taken.pop(), raised=kind is not None)
+
+    def _give_back(self, slot: Slot, cell: CellType, before: Any, *, raised: bool = False) -> None:
+        after = content_of(cell)
+        if type(after) is Tracer and type(before) is Tracer and after.variable is before.variable:
+            after = None
+            after = before if is_sole(cell) else content_of(cell)  # the result may be the parameter
+        if raised:  # the traceback keeps the variable
+            cell.cell_contents = _Lent()
+        slot.cell_contents = after
+
+    def end(self, cell: CellType) -> None:
+        """Give back the array of a parameter that gets another one."""
+        for number, taken in enumerate(self._taken):
+            if taken[1] is cell:
+                del taken
+                self.borrowers.remove(cell)
+                self._give_back(*self._taken.pop(number))
+                break
 
     def count_references(self, value: Any) -> int:
         """Return how many references to a value the arguments of the call are, and notes of it."""
-        return sum(each is value for each in (*self._args, *(array for *_, array in self._taken))) + (
+        by_position = sum(each is value for each in self._args)
+        return sum(each is value for *_, each in self._taken) + (
+            _BESIDE_KEYWORDS if self._kwargs else 1) * by_position + (
             _KEYWORD * sum(each is value for each in self._kwargs.values()))
 
     def take(self, cells: Cells) -> None:
         """Give changed parameters the arrays of the caller's places, if nothing else refers to them."""
         for name, cell in cells.items():
-            if name in self._changed and is_array(content_of(cell)):
+            if any(content_of(cell) is each for each in self._not_lent):
+                self.outside.append(cell)
+            elif name in self._changed and is_array(content_of(cell)):
                 places = [place for place in self._slots if content_of(place[0]) is content_of(cell)]
                 if len(places) == 1 and self._may_take(cell, *places[0]):
                     self._take(cell, places[0][0])
 
     def _may_take(self, cell: CellType, slot: Slot, name: str, depth: int | None) -> bool:
+        if type(slot) is not Item and name and not is_carried(slot, name, self._depth if depth is None else depth):
+            self.outside.append(cell)
+            return False
         holders: list[Any] = [content_of(cell)]
         around = block.get()
         expected = 1 if around is None else around.alone.get(id(holders[0]), 1)
         if count_others(holders) != expected + 1 or not owns_elements(holders[0]):
             return False
-        if type(slot) is Item:
-            return slot.may_change()
-        if is_carried(slot, name, self._depth if depth is None else depth):
-            return True
-        self.outside.append(cell)
-        return False
+        return type(slot) is not Item or slot.may_change()
 
     def _take(self, cell: CellType, slot: Slot) -> None:
         array = slot.cell_contents
@@ -216,6 +332,87 @@ def entered(parameters: FunctionType, _: object) -> None:
     calls = loans.get()
     if calls and isinstance(calls[-1], Loan) and sys._getframe(1).f_code is calls[-1].code:
         calls[-1].take(dict(zip(parameters.__code__.co_freevars, parameters.__closure__ or (), strict=True)))
+
+
+def given_back(parameter: FunctionType, value: Any) -> Any:
+    """Return the value that a parameter gets in the place of the array that it took, which the caller has again."""
+    for loan in loans.get():
+        if isinstance(loan, Loan):
+            loan.end(cell_of(parameter))
+    return value
+
+
+class _View:
+    """A part of an array, such as a row, that a function changes: `cell` has an array of its own in its place.
+
+    `read` are copies of other parts, which the function reads.
+    """
+
+    def __init__(self, part: Part | ArrayRows, own: Any, read: list[Any]) -> None:
+        self.cell, self._read = CellType(own), read
+        self._part, self._before = part, own.copy() if isinstance(own, np.ndarray) else own.variable
+        self._wholes = [(whole.slot[0], whole.value) for whole in part.wholes]
+        for slot, _ in self._wholes:
+            slot.cell_contents = _Lent()
+
+    def give_back(self, result: Any) -> Any:
+        """Store the part where it is from, after the function; return its result.
+
+        Others that have the part, such as the result, are a view of the array in NumPy.
+        """
+        value = self.cell.cell_contents
+        del self.cell.cell_contents
+        while self._wholes:
+            slot, whole = self._wholes.pop()
+            slot.cell_contents = whole
+            del whole
+        if type(value) is Tracer:
+            if value.variable is not self._before:
+                self._part.fill(value)
+            self._mark_read()
+            wholes = [each.value for each in self._part.wholes]
+            value.viewed = Shared([*wholes, *getattr(getattr(value, "viewed", None), "sources", ())])
+            return result
+        is_result = value is result
+        if not is_result and count_others([value]) > 1:
+            raise _refuse_kept()
+        if value.tobytes() != self._before.tobytes():
+            self._part.fill(value)
+        self._mark_read()
+        return self._part.value if is_result else result
+
+    def _mark_read(self) -> None:
+        """Mark what the function read as views again."""
+        while self._read:
+            copied = self._read.pop()
+            if type(copied) is Tracer:
+                copied.viewed = Shared([each.value for each in self._part.wholes])
+            elif count_others([copied]) > 1:
+                raise _refuse_kept()
+
+
+def _refuse_kept() -> Exception:
+    return refuse("a function changes a part of an array, and keeps it or another one, which in NumPy is a view of the "
+                  "array. Keep a copy")
+
+
+def _is_view(given: Any, part: Part | ArrayRows) -> bool:
+    """Return whether an argument is a view of the arrays that a part is of, and no copy."""
+    wholes = [whole.value for whole in part.wholes]
+    if isinstance(given, np.ndarray):
+        return all(np.may_share_memory(given, whole) for whole in wholes)
+    base = getattr(given, "viewed", None) if is_array(given) else None
+    while type(base) is Tracer and base is not wholes[0]:
+        base = getattr(base, "viewed", None)
+    sources = base.sources if type(base) is Shared else [base]
+    return all(any(source is whole for source in sources) for whole in wholes)
+
+
+def _is_given_back(slot: Slot, name: str, depth: int | None, depth_of_caller: int) -> bool:
+    """Return whether the blocks around give back the array of the caller's place."""
+    if type(slot) is Item:
+        return slot.may_change()
+    return is_carried(slot, name, depth_of_caller if depth is None else depth)
 
 
 class _Lent:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from fxgrad.engine.control_flow.jumps import UnsetFlags
 from fxgrad.engine.control_flow.names import bound_names, free_names, nested_functions, read_names
 
 Names = set[str]
@@ -38,9 +37,9 @@ class _Liveness:
         if isinstance(node, ast.If):
             node.live = after | self._outside([*node.body, *node.orelse])  # type: ignore[attr-defined]
             inside = self.block(node.body, after) | self.block(node.orelse, after)
-            return _reads(node.test) | (inside - bound_names(node.test))
+            return read_names(node.test) | (inside - bound_names(node.test))
         if isinstance(node, ast.While):
-            tests = _reads(node.test) | {*node.flags}  # type: ignore[attr-defined]
+            tests = read_names(node.test) | {*node.flags}  # type: ignore[attr-defined]
             head = after | tests
             while (more := head | self.block(node.body, head)) != head:
                 head = more
@@ -52,37 +51,31 @@ class _Liveness:
             while (more := head | (self.block(node.body, head) - targets)) != head:
                 head = more
             self._annotate_loop(node, head, self.block(node.body, head) - targets)
-            return head | _reads(node.iter) | _reads(node.target)
+            return head | read_names(node.iter) | read_names(node.target)
         if isinstance(node, ast.With):
             inside = self.block(node.body, after)
             for item in reversed(node.items):
                 if item.optional_vars is not None:
-                    inside = (inside - bound_names(item.optional_vars)) | _reads(item.optional_vars)
-                inside |= _reads(item.context_expr)
+                    inside = (inside - bound_names(item.optional_vars)) | read_names(item.optional_vars)
+                inside |= read_names(item.context_expr)
             return inside
         if isinstance(node, ast.Try):
             final = self.block(node.finalbody, after)
             handlers: Names = set().union(*(self.block(each.body, final) for each in node.handlers))
             body = self.block(node.body, self.block(node.orelse, final) | handlers)
             return body | handlers | final | set().union(
-                *(_reads(each.type) for each in node.handlers if each.type is not None))
+                *(read_names(each.type) for each in node.handlers if each.type is not None))
         if isinstance(node, ast.Match):
-            cases = (self.block(case.body, after) | _reads(case.pattern) | (set() if case.guard is None else
-                     _reads(case.guard)) for case in node.cases)
-            return after | _reads(node.subject) | set().union(*cases)
+            cases = (self.block(case.body, after) | read_names(case.pattern) | (set() if case.guard is None else
+                     read_names(case.guard)) for case in node.cases)
+            return after | read_names(node.subject) | set().union(*cases)
         if isinstance(node, ast.Return):
-            return after if node.value is None else after | _reads(node.value)
-        node.live = before = (after - bound_names(node)) | read_names(node)  # type: ignore[attr-defined]
+            return after if node.value is None else after | read_names(node.value)
+        before = (after - bound_names(node)) | read_names(node)
+        before.update(getattr(node, "given_back", ()))  # the caller has the array of a parameter after the statement
+        node.live = before  # type: ignore[attr-defined]
         return before
 
     def _annotate_loop(self, node: ast.While | ast.For, live: Names, turn: Names) -> None:
         outside = self._outside(node.body)
         node.live, node.turn = live | outside, turn | outside  # type: ignore[union-attr]
-
-
-def _reads(node: ast.AST) -> Names:
-    names = read_names(node)
-    for each in ast.walk(node):
-        if isinstance(each, UnsetFlags):
-            names.update(each.flags)
-    return names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 Nodes = ast.AST | Sequence[ast.AST]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -25,19 +26,36 @@ def is_generated(name: str) -> bool:
     return name.startswith("~")
 
 
+_SCOPES = (*FUNCTIONS, ast.ClassDef)
+_LEAVES = ("ctx", "op", "ops", "id", "attr", "kind", "type_comment", "n", "s")
+"""Fields of nodes without names, calls or statements."""
+_inner_fields: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
 def walk_scope(nodes: Nodes) -> Iterator[ast.AST]:
-    """Yield nodes of the scope: of nested functions and classes the node alone, and what their definition evaluates."""
+    """Yield nodes of the scope, without operators: of nested functions and classes the node alone, and what their
+    definition evaluates.
+    """
     waiting: list[ast.AST] = [nodes] if isinstance(nodes, ast.AST) else list(nodes)
     while waiting:
         node = waiting.pop()
         yield node
-        if isinstance(node, FUNCTIONS):
+        fields = _inner_fields.get(type(node))
+        if fields is None:
+            fields = _inner_fields[type(node)] = tuple(each for each in node._fields if each not in _LEAVES)
+        if isinstance(node, _SCOPES):
+            if isinstance(node, ast.ClassDef):
+                waiting += [*node.bases, *node.keywords, *node.decorator_list]
+                continue
             waiting += [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
             waiting += [] if isinstance(node, ast.Lambda) else node.decorator_list
-        elif isinstance(node, ast.ClassDef):
-            waiting += [*node.bases, *node.keywords, *node.decorator_list]
-        else:
-            waiting += ast.iter_child_nodes(node)
+            continue
+        for field in fields:
+            value = getattr(node, field, None)
+            if isinstance(value, list):
+                waiting += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST):
+                waiting.append(value)
 
 
 def bound_names(nodes: Nodes) -> set[str]:
@@ -101,14 +119,18 @@ def changed_by_call(node: ast.Call) -> ast.expr | None:
 
 
 def passed_names(nodes: Nodes) -> list[tuple[str, ast.expr, int | str]]:
-    """Return the names that are arguments of calls: with the function, and their position or keyword."""
+    """Return the names that are arguments of calls, or whose items are: with the function, and position or keyword."""
     found: list[tuple[str, ast.expr, int | str]] = []
     for node in walk_scope(nodes):
         if isinstance(node, ast.Call) and dotted(node.func):
             starred = [number for number, each in enumerate(node.args) if isinstance(each, ast.Starred)]
             places: list[tuple[int | str, ast.expr]] = [*enumerate(node.args[:starred[0]] if starred else node.args)]
             places += [(each.arg, each.value) for each in node.keywords if each.arg is not None]
-            found += [(value.id, node.func, place) for place, value in places if isinstance(value, ast.Name)]
+            for place, value in places:
+                while isinstance(value, ast.Subscript):
+                    value = value.value  # noqa: PLW2901
+                if isinstance(value, ast.Name):
+                    found.append((value.id, node.func, place))
     return found
 
 
@@ -169,6 +191,7 @@ def read_names(nodes: Nodes) -> set[str]:
             continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             names.add(node.id)
+            names.update(getattr(node, "flags", ()))  # of `UnsetFlags`
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             names.add(node.target.id)
         elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
@@ -191,6 +214,18 @@ def free_names(node: ast.AST) -> set[str]:
         own |= {*parameter_names(node.args)}
     declared = {name for each in walk_scope(body) if isinstance(each, ast.Nonlocal) for name in each.names}
     return (read_names(body) - own) | declared
+
+
+def copy_tree(node: Any) -> Any:
+    """Return a copy of a syntax tree."""
+    if isinstance(node, list):
+        return [copy_tree(each) for each in node]
+    if not isinstance(node, ast.AST) or isinstance(node, ast.expr_context):
+        return node
+    copied = type(node).__new__(type(node))
+    for name, value in vars(node).items():
+        setattr(copied, name, copy_tree(value) if isinstance(value, list | ast.AST) else value)
+    return copied
 
 
 def nested_functions(nodes: Nodes) -> list[ast.AST]:

@@ -49,13 +49,25 @@ from fxgrad.engine.control_flow.blocks import raising as raising  # noqa: PLC041
 from fxgrad.engine.control_flow.blocks import rebinding as rebinding  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import text as text  # noqa: PLC0414
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
+from fxgrad.engine.control_flow.lending import Argument, lending, shifted
 from fxgrad.engine.control_flow.lending import entered as entered  # noqa: PLC0414  (an operator of converted code)
-from fxgrad.engine.control_flow.lending import lending
+from fxgrad.engine.control_flow.lending import given_back as given_back  # noqa: PLC0414
 from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
-from fxgrad.engine.control_flow.staging import UNSET, Counter, Mark, Names, cells_of, choose, loop, truth, write
+from fxgrad.engine.control_flow.staging import (
+    UNSET,
+    Counter,
+    Mark,
+    Names,
+    cells_of,
+    choose,
+    choose_at_hand,
+    loop,
+    truth,
+    write,
+)
 from fxgrad.engine.control_flow.staging import branch as stage_branch
 from fxgrad.engine.control_flow.structures import containers_in, is_record
 from fxgrad.engine.ops.comparison import not_ as logical_not
@@ -394,13 +406,15 @@ def forget(names: FunctionType) -> None:
 # --- calls and items ------------------------------------------------------------------------------------------------
 
 
-def called(function: Any, depth: int = 0, *places: Callable[[], Any]) -> Any:
+def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
     """Return what to call in the place of `function`: its converted form, if it is the user's.
 
-    `places` return where the caller has the arguments, if the function may change them (`lending`).
+    The function may change `arguments`, which are places of the caller's (`lending`).
     """
     kind = type(function)
     if kind is FunctionType:
+        if function is np.full:
+            return _full
         if is_library_file(function.__code__.co_filename) or function in _COPIES:
             with_functions = functools.partial(_with_converted_functions, function)
             return (lambda *args, **kwargs: fresh(with_functions(*args, **kwargs))) if function in _COPIES else (
@@ -408,9 +422,9 @@ def called(function: Any, depth: int = 0, *places: Callable[[], Any]) -> Any:
         found = converted_callee(function)
         if block.get() is not None:
             _refuse_recursion(function, found)
-        return lending(found, depth, places) if places and current.get() is not None else found
+        return lending(found, depth, arguments) if arguments and current.get() is not None else found
     if kind is MethodType and type(function.__func__) is FunctionType and type(function.__self__) is not TracedSlice:
-        return MethodType(called(function.__func__, depth, *places), function.__self__)
+        return MethodType(called(function.__func__, depth, *shifted(arguments, 1)), function.__self__)
     if kind is BuiltinFunctionType:
         replaced = _BUILTINS.get(function)
         if replaced is not None:
@@ -427,21 +441,23 @@ def called(function: Any, depth: int = 0, *places: Callable[[], Any]) -> Any:
     elif isinstance(function, type):
         if function in _TYPES:
             return _TYPES[function]
+        if issubclass(function, np.number | np.bool_):
+            return functools.partial(_number, function)
         if function in (map, filter):
             return functools.partial(_with_converted_functions, function)
         begin = getattr(function, "__init__", None)
         if type(function) is type and type(begin) is FunctionType and (
-                function.__new__ is object.__new__):  # type: ignore[comparison-overlap]
-            return functools.partial(_instance, function, called(begin, depth, *places))
+                function.__new__ is object.__new__):
+            return functools.partial(_instance, function, called(begin, depth, *shifted(arguments, 1)))
         if function in (list, dict, set) or function.__module__ != "builtins":
             return lambda *args, **kwargs: fresh(function(*args, **kwargs))
     elif kind is functools.partial:
         return functools.partial(called(function.func), *function.args, **function.keywords)
     elif kind is ConvertedFunction:
-        return called(function.__wrapped__)
+        return called(function.__wrapped__, depth, *arguments)
     elif is_record(function) and type(type(function).__call__) is FunctionType:
-        return MethodType(called(type(function).__call__), function)
-    elif kind is np.ufunc and current.get() is not None:
+        return MethodType(called(type(function).__call__, depth, *shifted(arguments, 1)), function)
+    elif kind in _FUNCTIONS_OF_NUMPY and current.get() is not None:
         return lambda *args, **kwargs: (
             call_on_slices(function, *args, **kwargs) if has_traced_slice(args) else function(*args, **kwargs))
     else:
@@ -522,6 +538,11 @@ _CROSSED = trace_body.__code__
 
 def contains(container: Any, value: Any) -> Any:
     """Return `value in container`: whether an item is the value, or equal to it."""
+    if type(value) is TracedSlice:
+        raise refuse("`x[a:b] in y` has a traced bound, and compares element by element. Write np.any(y == x[a:b]), or "
+                     "go over the places of y in a loop")
+    if type(container) is TracedSlice:
+        return (container == value).any()
     is_array = type(container) is Tracer or (isinstance(container, np.ndarray) and type(value) is Tracer)
     if is_array and (is_unknown(container) or is_unknown(value)):
         return fnp.any(fnp.equal(container, value))
@@ -580,7 +601,10 @@ def _extreme(function: Any, is_better: Callable[[Any, Any], Any], args: Sequence
 
 
 def _chosen(condition: Any, one: Any, other: Any) -> Any:
-    return if_expression(condition, lambda: one, lambda: other)
+    if is_unknown(condition):
+        refuse_in_try("if")
+        return choose_at_hand("if", condition, one, other)
+    return one if condition else other
 
 
 def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> list[Any]:
@@ -661,6 +685,21 @@ def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
     if dtype is None:
         dtype = np.result_type(*[aval_of(value).dtype for value in tree.leaves(data)])
     return copy.copy(fnp.asarray(data, dtype=dtype))
+
+
+def _full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    """Return `numpy.full(shape, fill_value)`, for a traced value too."""
+    if type(fill_value) is not Tracer or kwargs:
+        return np.full(shape, fill_value, dtype, **kwargs)
+    return copy.copy(fnp.full(shape, fill_value, aval_of(fill_value).dtype if dtype is None else dtype))
+
+
+def _number(kind: type, *args: Any) -> Any:
+    """Return `kind(x)` for a type of numbers of NumPy's, for a traced scalar too."""
+    if len(args) == 1 and type(args[0]) is Tracer and not args[0].shape and (
+            dtypes.kind_of(args[0].dtype) != "c" or issubclass(kind, np.complexfloating)):
+        return convert(args[0], np.dtype(kind))
+    return kind(*args)
 
 
 def _asarray(data: Any, *args: Any, **kwargs: Any) -> Any:
@@ -762,5 +801,6 @@ _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", 
 _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
                              sorted: _sorted, isinstance: _isinstance, np.array: _array, np.asarray: _asarray}
 _TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool}
+_FUNCTIONS_OF_NUMPY = (np.ufunc, type(np.concatenate))
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
 """Functions of libraries whose results are new."""

@@ -7,7 +7,7 @@ of the user's code that it stands for.
 from __future__ import annotations
 
 import ast
-import copy
+import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from fxgrad.engine.control_flow.names import (
     Nodes,
     bound_names,
     changed_by_call,
+    copy_tree,
     dotted,
     free_names,
     has_walrus,
@@ -66,6 +67,8 @@ class _Rewriter(ast.NodeTransformer):
         self._count = 0
         self._chosen = 0  # how many expressions are around that a traced condition may choose
         self._asks_depth = False
+        self._in_iterable = False  # of a comprehension
+        self._is_lambda = isinstance(node, ast.Lambda)
 
     def function(self, node: FunctionNode) -> FunctionNode:
         if isinstance(node, ast.Lambda):
@@ -92,14 +95,15 @@ class _Rewriter(ast.NodeTransformer):
         self._changes = {name: each for name, each in self._changes.items() if name not in self._own}
         self._changes |= {each.name: _changes(each) for each in nested
                           if isinstance(each, ast.FunctionDef) and each.name in self._own}
-        self._changed = {*self._parameters, *self._around} - rebound_names(body)
-        self._changed &= self._changed_by_nested(body).union(
-            *(each.stored for each in changes), {name for one in changes for name, *_ in one.passed})
+        rebound, changed = rebound_names(body), self._changed_by_nested(body).union(*map(_changed_in, changes))
+        self._changed = ({*self._parameters, *self._around} - rebound) & changed
+        given_back = _given_back(rebound.intersection(self._parameters, changed), body, nested)
+        self._changed |= given_back.keys()
         annotate(body, self._changed)
         of_nested = set().union(*map(_outer_places, nested)) & self._own
         lends = any(isinstance(each, ast.Call) and any(map(self._is_place, _arguments_of(each)))
                     for each in walk_scope(body))
-        parameters = self._entered(changes, start)
+        parameters = self._entered(changes, given_back, start)
         rewritten = self._block(body)
         rewritten[:0] = parameters
         if self._global or self._outer or self._asks_depth or lends:
@@ -112,14 +116,16 @@ class _Rewriter(ast.NodeTransformer):
         node.body = [*head, *rewritten]
         return node
 
-    def _entered(self, changes: Sequence[_Changes], at: ast.AST) -> list[ast.stmt]:
+    def _entered(self, changes: Sequence[_Changes], given_back: Mapping[str, _Changes], at: ast.AST) -> list[ast.stmt]:
         """Return the statement for parameters that the function may change, with a note of how it does."""
         own = {*self._parameters} & self._changed
         if not own:
             return []
-        stored = own.intersection(set().union(*(each.stored for each in changes)))
-        passed = {(name, ".".join(dotted(function)), place) for one in changes for name, function, place in one.passed
-                  if name in own}
+        kept = [(own - given_back.keys(), each) for each in changes] + [({name}, each) for name, each in (
+            given_back.items())]
+        stored = {name for names, each in kept for name in names & each.stored}
+        passed = {(name, ".".join(dotted(function)), place) for names, each in kept
+                  for name, function, place in each.passed if name in names}
         note = (CHANGES, tuple(sorted(stored)), tuple(sorted(passed, key=repr)))
         values = _at(ast.Tuple([_name(name, ast.Load(), at) for name in sorted(own)], ast.Load()), at)
         return [_at(ast.Expr(self._call("entered", [_thunk(values), _constant(note, at)], at)), at)]
@@ -159,9 +165,10 @@ class _Rewriter(ast.NodeTransformer):
         then, other = self._new("then"), self._new("else")
         changed = self._changed_names([*node.body, *node.orelse], node.test, node.live)  # type: ignore[attr-defined]
         reads = self._places_of_nested([*node.body, *node.orelse])
-        defined = [self._inner(then, self._block(node.body), bound_names(node.body), node.body[0], reads=reads)]
+        binds, binds_otherwise = bound_names(node.body), bound_names(node.orelse)
+        defined = [self._inner(then, self._block(node.body), binds, node.body[0], reads=reads)]
         if node.orelse:
-            defined.append(self._inner(other, self._block(node.orelse), bound_names(node.orelse), node.orelse[0]))
+            defined.append(self._inner(other, self._block(node.orelse), binds_otherwise, node.orelse[0]))
         test = node.test
         args = [self.visit(test), _name(then, ast.Load(), test),
                 _name(other, ast.Load(), test) if node.orelse else _constant(None, test), *changed]
@@ -172,7 +179,7 @@ class _Rewriter(ast.NodeTransformer):
         test, body = self._new("test"), self._new("body")
         flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
         changed = self._changed_names(node.body, node.test, node.live, node.turn)  # type: ignore[attr-defined]
-        reads = self._places_of_nested(node.body)
+        reads, binds = self._places_of_nested(node.body), bound_names(node.body)
         condition = self.visit(node.test)
         if flags:
             condition = self._call("boolean", [_constant("and", node.test), self._unset(flags, node.test),
@@ -181,15 +188,15 @@ class _Rewriter(ast.NodeTransformer):
         call = self._call("while_", [_name(test, ast.Load(), node.test), _name(body, ast.Load(), node.test), *changed],
                           node.test)
         return [self._inner(test, [returns], set(), node.test),
-                self._inner(body, self._block(node.body), bound_names(node.body), node.body[0], reads=reads),
+                self._inner(body, self._block(node.body), binds, node.body[0], reads=reads),
                 _at(ast.Expr(call), node.test)]
 
     def visit_For(self, node: ast.For) -> Any:
         body, stopped = self._new("body"), self._new("stopped")
         flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
         changed = self._changed_names([node.target, *node.body], node.iter, node.live, node.turn)  # type: ignore[attr-defined]
-        begin = _at(ast.Assign([self.visit(node.target)], _name("~item", ast.Load(), node.target)), node.target)
         binds = bound_names([node.target, *node.body])
+        begin = _at(ast.Assign([self.visit(node.target)], _name("~item", ast.Load(), node.target)), node.target)
         reads = self._places_of_nested(node.body)
         defined = [self._inner(body, [begin, *self._block(node.body)], binds, node.target, "~item", reads)]
         at = node.iter
@@ -214,13 +221,15 @@ class _Rewriter(ast.NodeTransformer):
         lists = [_constant(tuple(sorted(each)), at) for each in (*((changed | lent) & names for names in live), stored)]
         if not passed:
             return [*lists, _constant(None, at)]
-        entries = [_at(ast.Tuple([_constant(name, at), _constant(name in changed, at), _thunk(copy.deepcopy(function)),
+        entries = [_at(ast.Tuple([_constant(name, at), _constant(name in changed, at), _thunk(copy_tree(function)),
                                   _constant(place, at)], ast.Load()), at)
                    for (name, _, place), function in sorted(passed.items(), key=lambda each: repr(each[0]))]
         return [*lists, _thunk(self._call("passed", entries, at))]
 
     def _nested_in(self, body: Sequence[ast.AST]) -> set[str]:
         """Return the names of nested functions that a block reads, and of those that these read."""
+        if not self._changes:
+            return set()
         found, waiting = set(), [*read_names(body) & self._changes.keys()]
         while waiting:
             name = waiting.pop()
@@ -295,7 +304,7 @@ class _Rewriter(ast.NodeTransformer):
         message: ast.expr = _constant(None, node.test)
         if node.msg is not None:
             message = _thunk(self._formatted(node.msg) if isinstance(node.msg, ast.JoinedStr) else self.visit(node.msg))
-            node.msg = self.visit(copy.deepcopy(node.msg))
+            node.msg = self.visit(copy_tree(node.msg))
         node.test = self._call("assertion", [self.visit(node.test), message], node.test)
         return node
 
@@ -308,6 +317,8 @@ class _Rewriter(ast.NodeTransformer):
         is_result = isinstance(node.targets[0], ast.Name) and node.targets[0].id == RESULT
         node.targets = [self.visit(target) for target in node.targets]
         node.value = self._returned(value) if is_result else self._new_containers(value)
+        for name in getattr(node, "given_back", ()):
+            node.value = self._call("given_back", [_thunk(_name(name, ast.Load(), node)), node.value], node)
         return self._noting_rebinding(node, bound_names(node.targets))
 
     def _returned(self, value: ast.expr) -> ast.expr:
@@ -322,7 +333,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None:
             return _at(ast.Pass(), node)
-        return self.visit(_at(ast.Assign([node.target], node.value), node))
+        plain = _at(ast.Assign([node.target], node.value), node)
+        plain.given_back = getattr(node, "given_back", [])
+        return self.visit(plain)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         before: list[ast.stmt] = []
@@ -377,7 +390,7 @@ class _Rewriter(ast.NodeTransformer):
         """Return the expression for an object whose items change: the one that an index selects, not a copy."""
         if isinstance(node, ast.Name) and node.id in self._own:
             self._asks_depth |= self._chosen > 0
-            depth = [_name("~depth", ast.Load(), node)] if self._chosen else []
+            depth = [self._depth(node)] if self._chosen else []
             return self._call("stored", [_thunk(_name(node.id, ast.Load(), node)), _constant(node.id, node),
                                          _constant(node.id in self._parameters, node), *depth], node)
         if isinstance(node, ast.Name) and node.id in self._around:
@@ -389,9 +402,15 @@ class _Rewriter(ast.NodeTransformer):
                                              node))
             return self._call("attribute", [self.visit(node.value), getter, shown], node)
         if isinstance(node, ast.Subscript):
-            return self._call("place", [self._place(node.value), self._index(node.slice), shown], node)
+            named: str | None = getattr(node, "named", None)
+            index = self._index(node.slice) if named is None else _name(named, ast.Load(), node)
+            return self._call("place", [self._place(node.value), index, shown], node)
         visited: ast.expr = self.visit(node)
         return visited
+
+    def _depth(self, at: ast.AST) -> ast.expr:
+        """Return the expression for the number of traced blocks around the function."""
+        return self._call("depth", [], at) if self._is_lambda else _name("~depth", ast.Load(), at)
 
     def _index(self, node: ast.expr) -> ast.expr:
         """Return the expression for an index, which may have slices."""
@@ -406,9 +425,12 @@ class _Rewriter(ast.NodeTransformer):
             node.slice = self.visit(node.slice)
             return node
         node.value = self.visit(node.value)
-        if all(isinstance(each, ast.Slice | ast.Constant | ast.expr_context) for each in ast.walk(node.slice)):
+        if _is_constant(node.slice):
             return node
-        return self._call("item", [node.value, self._index(node.slice)], node)
+        index, named = self._index(node.slice), getattr(node, "named", None)
+        if named is not None:
+            index = _at(ast.NamedExpr(_name(named, ast.Store(), node), index), node.slice)
+        return self._call("item", [node.value, index], node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         word = "and" if isinstance(node.op, ast.And) else "or"
@@ -466,8 +488,7 @@ class _Rewriter(ast.NodeTransformer):
             node.args = [self._formatted(each) if isinstance(each, ast.JoinedStr) else self.visit(each)
                          for each in node.args]
         else:
-            lent = [] if changes else [_thunk(self._place(copy.deepcopy(each))) for each in _arguments_of(node)
-                                       if self._is_place(each)]
+            lent = [] if changes else self._lent(node)
             node.args = [self._changed_or_visited(each, target if changes else None) for each in node.args]
         for keyword in node.keywords:
             keyword.value = self._changed_or_visited(keyword.value, target if changes else None)
@@ -476,18 +497,37 @@ class _Rewriter(ast.NodeTransformer):
             node.func = self._call("changing", [of, _constant(node.func.attr, node.func)], node.func)
             return node
         if lent:
-            lent.insert(0, _name("~depth", ast.Load(), node.func))
+            lent.insert(0, self._depth(node.func))
         node.func = self._call("called", [self.visit(node.func), *lent], node.func)
         return node
 
     def _is_place(self, node: ast.expr) -> bool:
-        """Return whether an argument is a name, an attribute or an item with a plain index: it may be lent."""
+        """Return whether an argument is a name, or an attribute or an item of one: it may be lent."""
         inner = node
-        while isinstance(inner, ast.Attribute) or (isinstance(inner, ast.Subscript) and isinstance(
-                inner.slice, ast.Name | ast.Constant)):
+        while isinstance(inner, ast.Attribute | ast.Subscript):
+            if self._in_iterable and isinstance(inner, ast.Subscript) and not _is_constant(inner.slice):
+                return False  # no name can be given to the index there
             inner = inner.value
-        return isinstance(inner, ast.Name) and inner.id in self._own | (
-            self._around if inner is node else set())
+        return isinstance(inner, ast.Name) and inner.id in self._own | self._around
+
+    def _lent(self, node: ast.Call) -> list[ast.expr]:
+        """Return, for the arguments of a call that may be lent, the position or keyword and a function for the place.
+
+        An index is computed once, where the argument is, and has a name for the place.
+        """
+        found: list[ast.expr] = []
+        positions = itertools.takewhile(lambda pair: not isinstance(pair[1], ast.Starred), enumerate(node.args))
+        for key, each in [*positions, *((keyword.arg, keyword.value) for keyword in node.keywords)]:
+            if key is None or not self._is_place(each):
+                continue
+            inner = each
+            while isinstance(inner, ast.Attribute | ast.Subscript):
+                if isinstance(inner, ast.Subscript) and not _is_constant(inner.slice):
+                    inner.named = self._new("index")  # type: ignore[attr-defined]
+                inner = inner.value
+            place = _thunk(self._place(copy_tree(each)))
+            found.append(_at(ast.Tuple([_constant(key, each), place], ast.Load()), each))
+        return found
 
     def _changed_or_visited(self, node: ast.expr, target: ast.expr | None) -> ast.expr:
         visited: ast.expr = self._place(node) if node is target else self.visit(node)
@@ -516,7 +556,15 @@ class _Rewriter(ast.NodeTransformer):
         return self._call("text", parts, node)
 
     def _comprehension(self, node: Any) -> Any:
-        self.generic_visit(node)
+        for generator in node.generators:
+            around, self._in_iterable = self._in_iterable, True
+            generator.iter = self.visit(generator.iter)
+            self._in_iterable = around
+            generator.target = self.visit(generator.target)
+            generator.ifs = [self.visit(each) for each in generator.ifs]
+        for name in ("elt", "key", "value"):
+            if hasattr(node, name):
+                setattr(node, name, self.visit(getattr(node, name)))
         for generator in node.generators:
             generator.ifs = [self._call("known", [each, _constant("the filter of a comprehension", each)], each)
                              for each in generator.ifs]
@@ -585,6 +633,31 @@ def _changes_of(body: Nodes) -> _Changes:
     return _Changes(stored_names(body), passed_names(body), set())
 
 
+def _changed_in(changes: _Changes) -> set[str]:
+    """Return the names whose arrays may change."""
+    return changes.stored | {name for name, *_ in changes.passed}
+
+
+def _given_back(names: set[str], body: Sequence[ast.stmt], nested: Iterable[ast.AST]) -> dict[str, _Changes]:
+    """Return the parameters that change until a statement `a = ...` of the function gives them another object.
+
+    With them are the changes until then; `given_back` of such a statement are their names.
+    """
+    found: dict[str, _Changes] = {}
+    for name in sorted(names.difference(*map(free_names, nested)) if names else ()):
+        for number, statement in enumerate(body):
+            if name not in rebound_names([statement]):
+                continue
+            if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None and (
+                    name not in rebound_names(statement.value)):
+                changes = _changes_of([*body[:number], statement.value])
+                if name in _changed_in(changes):
+                    found[name] = changes
+                    statement.given_back = [*getattr(statement, "given_back", ()), name]  # type: ignore[union-attr]
+            break
+    return found
+
+
 def _second_names(body: Sequence[ast.stmt]) -> set[str]:
     """Return the names that can be unset where they are dead, and whose objects may have another name.
 
@@ -618,6 +691,11 @@ def _may_change(statement: ast.stmt) -> bool:
         return isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute)
     return isinstance(statement, ast.AugAssign) or (isinstance(statement, ast.Assign) and any(
         isinstance(target, ast.Subscript | ast.Attribute) for target in statement.targets))
+
+
+def _is_constant(index: ast.expr) -> bool:
+    """Return whether an index is a number, or a slice with numbers for bounds."""
+    return all(isinstance(each, ast.Slice | ast.Constant | ast.expr_context) for each in ast.walk(index))
 
 
 def _at(node: Any, at: Any) -> Any:

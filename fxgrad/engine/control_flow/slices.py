@@ -7,6 +7,7 @@ rows.
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -21,12 +22,12 @@ from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow import blocks
 from fxgrad.engine.control_flow.blocks import (
     Shared,
-    UnknownLength,
     has_unknown_bound,
     is_unknown,
     refuse,
     refuse_bound,
 )
+from fxgrad.engine.control_flow.structures import UnknownLength
 from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
@@ -38,6 +39,8 @@ def item(container: Any, index: Any) -> Any:
     """Return `container[index]`, which may be traced; a slice with traced bounds gives a `TracedSlice`."""
     if type(index) not in (slice, tuple) or not has_unknown_bound(index):
         return blocks.item(container, index)
+    if type(container) is TracedSlice:
+        return container[index]
     if isinstance(container, np.ndarray) or (type(container) is Tracer and container.shape):
         return _read(container, index)
     raise refuse_bound()
@@ -86,9 +89,13 @@ def aligned(array: Any, index: Any, value: Any) -> Any:
         if not is_span and size == 1:
             continue
         start, length, step = _bounds(entries[axis], shape[axis])
-        if not (is_span and value.key == key):
-            _check_lengths(length, size)
         place = (np.arange(shape[axis]) - start) // step
+        if is_span and value.key != key and is_unknown(size):  # one row is stored in all
+            check(fnp.equal(length, size) | fnp.equal(size, 1), "the slices and arrays must have one length, got {} "
+                  "and {}", length, size)
+            place = fnp.where(fnp.equal(size, 1), 0, place)
+        elif not is_span:
+            _check_lengths(length, size)
         values = fnp.take(values, fnp.clip(place, 0, values.shape[number] - 1), axis=number)
     kept = iter(values.shape)
     whole = [next(kept) if axis in sliced[offset:] else 1 for axis in range(len(shape))]
@@ -175,7 +182,7 @@ def _read(array: Any, index: Any) -> TracedSlice:
         values = whole
     else:
         values = blocks.item(whole, fnp.clip(start + step * np.arange(shape[axis]), 0, max(shape[axis] - 1, 0)))
-    return TracedSlice(values, convert(length, np.dtype("int64"), weak=True), _key(part, shape[axis]), array)
+    return TracedSlice(values, convert(length, np.dtype("int64"), weak=True), _key(part, shape[axis]), [array])
 
 
 def _least(dtype: Any) -> Any:
@@ -189,25 +196,37 @@ def _greatest(dtype: Any) -> Any:
 
 
 class TracedSlice(UnknownLength):
-    """The first `length` rows of `values`, which has more; `base` is the array that they are a view of.
+    """The first `length` rows of `values`, which has more; they are a view of the arrays `sources`.
 
     Slices with one `key` have one length.
     """
 
-    __slots__ = ("_is_row", "base", "key", "length", "values")
+    __slots__ = ("key", "length", "values")
     __array_priority__ = 2000
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, values: Any, length: Any, key: Any, base: Any = None) -> None:
+    def __init__(self, values: Any, length: Any, key: Any, sources: Sequence[Any] = ()) -> None:
         self.length, self.key = length, key
-        self._is_row = fnp.less(np.arange(values.shape[0]), length)
         self.values = self.filled(1, values)  # the other rows must not make NaNs
-        self.base = None if base is None else Shared([base])
+        self.values.viewed = Shared(sources) if sources else None
+
+    def parts(self) -> list[Any]:
+        """Return the rows and their number."""
+        return [self.values, self.length]
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[Any]) -> TracedSlice:
+        """Return the slice with these rows and their number, which a block gives."""
+        found = cls.__new__(cls)
+        found.values, found.length = parts
+        found.key = object()
+        return found
 
     def filled(self, fill: Any, values: Any = None) -> Any:
         """Return the array with a number in the rows that do not count."""
         values = self.values if values is None else values
-        is_row = fnp.reshape(self._is_row, (values.shape[0], *[1] * (values.ndim - 1)))
+        is_row = fnp.less(np.arange(values.shape[0]), self.length)
+        is_row = fnp.reshape(is_row, (values.shape[0], *[1] * (values.ndim - 1)))
         return fnp.where(is_row, values, np.asarray(fill).astype(values.dtype))
 
     @property
@@ -226,6 +245,9 @@ class TracedSlice(UnknownLength):
         return self.length * int(np.prod(self.values.shape[1:]))
 
     def __getattr__(self, name: str) -> Any:
+        if name == "shape":
+            raise refuse("the shape of a slice with traced bounds is traced. Write len(x) in converted code, or stop - "
+                         "start")
         raise AttributeError(name) if name.startswith("__") else _unsupported(name)
 
     def __iter__(self) -> Any:
@@ -242,10 +264,8 @@ class TracedSlice(UnknownLength):
         if isinstance(index, slice):
             start, length, step = _bounds(index, self.length)
             most = self.values.shape[0] - 1
-            found = TracedSlice(self.values[fnp.clip(start + step * np.arange(most + 1), 0, most)], length, (
-                self.key, _key(index, None)))
-            found.base = self.base
-            return found
+            return TracedSlice(self.values[fnp.clip(start + step * np.arange(most + 1), 0, most)], length, (
+                self.key, _key(index, None)), [self.values])
         first, rest = (index[0], index[1:]) if isinstance(index, tuple) else (index, ())
         if isinstance(first, slice) or np.shape(first) or first is None or first is Ellipsis:
             raise refuse_bound()
@@ -255,7 +275,8 @@ class TracedSlice(UnknownLength):
         return self.values[(fnp.clip(place, 0, self.values.shape[0] - 1), *rest)]
 
     def __setitem__(self, *_: object) -> None:
-        raise refuse("a slice with a traced bound changes in place. Write x[a:b] = v or x[i] = v on the array")
+        raise refuse("a slice with a traced bound changes in place. Write x[a:b] = v or x[i] = v on the array; give "
+                     "functions the array and the bounds")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
         if method != "__call__":
@@ -267,30 +288,39 @@ class TracedSlice(UnknownLength):
 
     @staticmethod
     def elementwise(function: Callable[..., Any], *args: Any) -> Any:
-        """Apply a function of elements to the rows that count."""
+        """Apply a function of elements to the rows that count.
+
+        With an array of known length the result has that length: a slice has as many rows, or one.
+        """
         spans = [each for each in args if type(each) is TracedSlice]
         ndim = max(each.ndim for each in spans)
         if any(each.ndim != ndim for each in spans):
             raise _unsupported("an operation of slices with different numbers of axes")
-        length, operands = spans[0].length, []
-        sizes = [each.values.shape[0] for each in spans]
-        for each in args:
-            if type(each) is TracedSlice:
-                if each.key != spans[0].key:
-                    _check_lengths(length, each.length)
-            elif len(np.shape(each)) > ndim:
-                raise _unsupported("an operation with an array that has more axes")
-            elif len(np.shape(each)) == ndim and np.shape(each)[0] != 1:
-                _check_lengths(length, np.shape(each)[0])
-                sizes.append(np.shape(each)[0])
-        for each in args:
-            if type(each) is TracedSlice:
-                operands.append(each.values[:min(sizes)])
-            elif len(np.shape(each)) == ndim and np.shape(each)[0] != 1:
-                operands.append(fnp.asarray(each)[:min(sizes)])
-            else:
-                operands.append(each)
-        return TracedSlice(function(*operands), length, spans[0].key)
+        shapes: list[tuple[int, ...]] = [() if type(each) is TracedSlice else np.shape(each) for each in args]
+        if any(len(shape) > ndim for shape in shapes):
+            raise _unsupported("an operation with an array that has more axes")
+        known = [shape[0] for shape in shapes if len(shape) == ndim and shape[0] != 1]
+        if not known and all(each.key == spans[0].key for each in spans):
+            size = min(each.values.shape[0] for each in spans)
+            operands = [each.values[:size] if type(each) is TracedSlice else each for each in args]
+            return TracedSlice(function(*operands), spans[0].length, spans[0].key)
+        size = known[0] if known else max(each.values.shape[0] for each in spans)
+        length: Any = known[0] if known else functools.reduce(
+            lambda one, other: fnp.where(fnp.equal(one, 1), other, one), [each.length for each in spans])
+        result = function(*[each.broadcast(length, size) if type(each) is TracedSlice else each for each in args])
+        return result if known else TracedSlice(result, length, object())
+
+    def broadcast(self, length: Any, size: int) -> Any:
+        """Return an array of `size` rows, of which `length` count: those of the slice, or its only one again and again.
+
+        Checks in the program that it has as many rows, or one.
+        """
+        check(fnp.equal(self.length, length) | fnp.equal(self.length, 1), "the slices and arrays must have one length, "
+              "got {} and {}", self.length, length)
+        if not self.values.shape[0]:
+            return fnp.zeros((size, *self.values.shape[1:]), self.dtype)
+        rows = self.values[np.minimum(np.arange(size), self.values.shape[0] - 1)]
+        return fnp.where(fnp.equal(self.length, 1), self.values[:1], rows)
 
     def _check_not_empty(self, name: str) -> None:
         check(fnp.greater(self.length, 0), f"{name} of a slice without elements")
@@ -367,7 +397,7 @@ class TracedSlice(UnknownLength):
 
     def release(self) -> None:
         """Forget the array that this is a view of, since nothing reads it later."""
-        self.base = None
+        self.values.viewed = None
 
 
 def is_temporary(value: Any) -> bool:
@@ -404,6 +434,40 @@ def _product(one: Any, other: Any) -> Any:
     raise _unsupported("a product with an array of more than one axis")
 
 
+def _concatenate(parts: Sequence[Any]) -> Any:
+    """Return slices and arrays one after the other; the two sides of one array, cut at a traced place, are as long."""
+    arrays = [each.values if type(each) is TracedSlice else fnp.asarray(each) for each in parts]
+    if len({each.shape[1:] for each in arrays}) > 1 or not arrays[0].ndim:
+        raise _unsupported("concatenate of arrays with different shapes of a row")
+    dtype = np.result_type(*[each.dtype for each in arrays])
+    size = sum(each.shape[0] for each in arrays)
+    whole = _whole_size(parts)
+    places, start = np.arange(size if whole is None else whole), 0
+    result: Any = None
+    for array, part in zip(arrays, parts, strict=True):
+        if array.shape[0]:
+            rows = array.astype(dtype)[fnp.clip(places - start, 0, array.shape[0] - 1)]
+            is_later = fnp.reshape(fnp.greater_equal(places, start), (-1, *[1] * (array.ndim - 1)))
+            result = rows if result is None else fnp.where(is_later, rows, result)
+        start = start + (part.length if type(part) is TracedSlice else array.shape[0])
+    if whole is not None:
+        return result
+    return TracedSlice(result, start, ("concatenate", *[
+        part.key if type(part) is TracedSlice else array.shape[0] for part, array in zip(parts, arrays, strict=True)]))
+
+
+def _whole_size(parts: Sequence[Any]) -> int | None:
+    """Return the length of two parts, `x[:i]` and `x[i:]` in any order; None for others."""
+    keys: list[Any] = [each.key if type(each) is TracedSlice else None for each in parts]
+    if len(keys) != 2 or not all(type(key) is tuple and len(key) == 4 and key[2] is None for key in keys):
+        return None
+    for (start, stop, _, size), (next_start, next_stop, _, next_size) in (keys, keys[::-1]):
+        if start is next_stop is None and stop is next_start and stop is not None and size == next_size and (
+                isinstance(size, int)):
+            return size
+    return None
+
+
 def call(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Return the result of a function, of NumPy's or fxgrad.numpy's, for arguments among which there are slices."""
     name = function.__name__
@@ -414,6 +478,11 @@ def call(function: Any, *args: Any, **kwargs: Any) -> Any:
         return TracedSlice.elementwise(function, *args)
     if name == "vdot" and len(args) == 2:
         return _product(first.conj() if type(first) is TracedSlice else fnp.conj(first), args[1])
+    if name in ("concatenate", "hstack") and len(args) == 1 and not kwargs.get("axis", 0) and not kwargs.keys() - {
+            "axis"}:
+        return _concatenate([*first])
+    if name == "append" and len(args) == 2 and not kwargs:
+        return _concatenate([fnp.ravel(each) if type(each) is not TracedSlice else each for each in args])
     if type(first) is not TracedSlice:
         raise _unsupported(name)
     if name in ("sum", "prod", "mean", "any", "all", "max", "min", "amax", "amin", "argmax", "argmin", "copy"):
@@ -461,5 +530,6 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert")
 
 
 def has_traced_slice(values: Sequence[Any]) -> bool:
-    """Return whether there is a slice of unknown length among values."""
-    return any(type(each) is TracedSlice for each in values)
+    """Return whether there is a slice of unknown length among values, or in a list of them."""
+    return any(type(each) is TracedSlice or (type(each) in (list, tuple) and any(
+        type(part) is TracedSlice for part in each)) for each in values)

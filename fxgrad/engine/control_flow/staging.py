@@ -46,9 +46,11 @@ from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.control_flow.structures import (
     Flat,
     Kept,
+    UnknownLength,
     containers_in,
     copy_of,
     flatten,
+    has_unknown_length,
     items_with_kept,
     replace_items,
     shared_in,
@@ -56,7 +58,7 @@ from fxgrad.engine.control_flow.structures import (
     with_kept,
     word_for,
 )
-from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.frontend.flat import TracedCall
@@ -207,6 +209,9 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def _with_outputs(program: Program, recipe: Sequence[tuple[int | None, Aval]]) -> Program:
     """Return the program with the outputs of the recipe: each one of its own, converted to a type, or zeros."""
+    if len(recipe) == len(program.outputs) and all(place == number and aval == program.out_avals[number]
+                                                   for number, (place, aval) in enumerate(recipe)):
+        return program
     def build(*values: Any) -> tuple[list[Any], None]:
         outputs = apply_equations(program, values)
         return [zeros(aval) if place is None else cast_to(outputs[place], aval) for place, aval in recipe], None
@@ -377,6 +382,16 @@ def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[
     return containers.change(_choose(what, predicate, sides, containers))["~value"]
 
 
+def choose_at_hand(what: str, condition: Any, one: Any, other: Any) -> Any:
+    """Return one of two values, chosen in the program: a selection between scalars."""
+    avals = [aval_of(each) if type(each) is Tracer else array_aval(each) for each in (one, other)]
+    if _is_same(one, other) or any(aval is None or aval.shape for aval in avals):
+        return choose(what, condition, lambda: one, lambda: other)
+    joined = joined_aval(*avals)  # type: ignore[arg-type]
+    assert joined is not None
+    return _select(truth(condition, what), cast_to(one, joined), cast_to(other, joined))
+
+
 def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: _Containers) -> Values:
     """Bind the choice between two traced sides; return the joint values by name."""
     then, second_side = sides
@@ -457,6 +472,8 @@ def _way_for(one: Flat, two: Flat) -> str:
     if _NOTHING in (one.structure, two.structure):
         return ("In the place of None, give values of the same type, and beside them a flag: found = True on one side, "
                 "and False on the other")
+    if has_unknown_length(one) != has_unknown_length(two):
+        return "Choose the bounds of the slice on both sides, and slice the array after the block"
     if {*_keys(one)} == {*_keys(two)} != set() and _keys(one) != _keys(two):
         return "Write the keys in one order"
     return "Both sides must give values of one structure and type"
@@ -573,14 +590,24 @@ def loop(what: str, test: FunctionType | None, body: FunctionType, names: Names,
     write(cells, staged.containers.change(outputs))
 
 
+def _is_elements(value: Any) -> bool:
+    """Return whether a value is an array, of known length or not."""
+    return is_array(value) or isinstance(value, UnknownLength)
+
+
+def _elements_of(value: Any) -> Any:
+    return value.parts()[0] if isinstance(value, UnknownLength) else value
+
+
 class _Loop:
     def __init__(self, what: str, test: FunctionType | None, body: FunctionType, cells: Cells, before: Values,
                  names: Names, owned: set[str], items: Sequence[Any], counter: Counter | None,
                  guaranteed: bool) -> None:
         self.what, self.test, self.body, self.cells, self.before = what, test, body, cells, before
         self.others, self.items = owned - {*names.live}, items
-        self.shared: dict[str, dict[int, list[Any]]] = {name: {0: [before[name]]} for name in names.live if (
-            name in cells and name not in owned and is_array(before[name]))}
+        self.shared: dict[str, dict[int, list[Any]]] = {name: {0: [_elements_of(before[name])]} for name in names.live
+                                                        if (name in cells and name not in owned and (
+                                                            _is_elements(before[name])))}
         self.counter, self.line = counter, user_line()
         self.containers = _Containers(cells)
         self.names = [name for name in dict.fromkeys(names.live) if name in cells]
@@ -723,7 +750,7 @@ class _Loop:
                     if flat is not None and (name not in names or left.is_shared(name)):
                         with_others = shared_leaves(flat.leaves, None if name in names else left.in_items)
                     known = self.shared.setdefault(name, {})
-                    if (is_array(value) or name not in names) and with_others.keys() - known.keys():
+                    if (_is_elements(value) or name not in names) and with_others.keys() - known.keys():
                         new_shared.append(name)
                     for place, sources in with_others.items():
                         known[place] = [*known.get(place, ()), *sources]
@@ -784,6 +811,10 @@ class _Loop:
             raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and {after} after it; "
                          "the number of turns is traced, so the type must stay. In the place of None, begin with a "
                          "value of the same type, and beside it a flag: found = False")
+        if has_unknown_length(before) != has_unknown_length(after):
+            raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and {after} after it; "
+                         "the number of turns is traced, so the type must stay. Keep the array, and the bounds in two "
+                         "numbers: x[start:stop] where it is read")
         if before.structure != after.structure:
             raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and "
                          f"{after} after it; the number of turns is traced, so the structure must stay. Use an "

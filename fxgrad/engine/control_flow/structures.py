@@ -33,7 +33,7 @@ def _is_leaf(value: Any) -> bool:
 
 
 def _is_record_class(kind: type) -> bool:
-    if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, (Enum, Kept, _Ordered, _Record, _Word)):
+    if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, (Enum, Kept, _Ordered, _Parts, _Record, _Word)):
         return False
     bases = kind.__mro__[:-1]
     return all(base.__flags__ & _HEAP_TYPE for base in bases) and not any(
@@ -81,6 +81,28 @@ class Kept:
         return with_article(type(self.container).__name__)
 
 
+class UnknownLength:
+    """An array of unknown length (`slices.py`), which consists of arrays and a number, its `parts`."""
+
+    __slots__ = ()
+
+    def parts(self) -> list[Any]:
+        """Return what it consists of; the first are its elements."""
+        raise NotImplementedError
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[Any]) -> Any:
+        """Return the one that consists of other parts."""
+        raise NotImplementedError
+
+
+class _Parts:
+    """An array of unknown length by its parts."""
+
+    def __init__(self, kind: Any, values: Sequence[Any]) -> None:
+        self.kind, self.values = kind, values
+
+
 class _Ordered:
     """A dict whose keys have an order: pytrees sort them."""
 
@@ -96,12 +118,15 @@ class _Record:
 
 
 tree.register_pytree_node(_Ordered, lambda node: (node.values, node.keys), _Ordered)
+tree.register_pytree_node(_Parts, lambda node: (node.values, node.kind), _Parts)
 tree.register_pytree_node(_Record, lambda node: (node.values, node.kind), _Record)
 
 
 def _packed(value: Any, around: tuple[int, ...] = (), pack: Callable[..., Any] | None = None) -> Any:
     """Return a value with the order of dicts, and objects as their attributes; `pack` does so with its parts."""
     pack = pack or _packed
+    if isinstance(value, UnknownLength):
+        return _Parts(type(value), value.parts())
     if type(value) is dict:
         return _Ordered((*value,), [pack(each, around) for each in value.values()])
     if type(value) in (list, tuple):
@@ -124,6 +149,8 @@ def _unpacked(value: Any) -> Any:
         made: Any = object.__new__(kind)
         vars(made).update(zip(names, map(_unpacked, value.values), strict=True))
         return made
+    if type(value) is _Parts:
+        return value.kind.of_parts(value.values)
     if type(value) is Kept:
         return value.container
     if type(value) in (list, tuple):
@@ -177,6 +204,11 @@ def flatten(value: Any) -> Flat:
     return Flat(structure, leaves, [aval_of(leaf) if type(leaf) is Tracer else array_aval(leaf) for leaf in leaves])
 
 
+def has_unknown_length(flat: Flat) -> bool:
+    """Return whether a value is an array of unknown length."""
+    return type(tree.unflatten(flat.structure, flat.leaves)) is _Parts
+
+
 def _shown(value: Any) -> str:
     """Return a value in words, with the types of its arrays."""
     if type(value) is _Word:
@@ -188,6 +220,8 @@ def _shown(value: Any) -> str:
         kind, attributes = value.kind
         inside = ", ".join(f"{name}={_shown(each)}" for name, each in zip(attributes, value.values, strict=True))
         return f"{kind.__name__}({inside})"
+    if type(value) is _Parts:
+        return f"a slice with a traced bound of {_shown(value.values[0])}"
     if type(value) is list:
         return f"[{', '.join(map(_shown, value))}]"
     if isinstance(value, tuple):

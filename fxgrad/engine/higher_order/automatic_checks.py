@@ -34,7 +34,7 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
-from fxgrad.engine.core.program_properties import memoize
+from fxgrad.engine.core.program_properties import definitions, memoize
 from fxgrad.engine.core.regions import Region, replace_programs
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors.speculative import exposes_nans
@@ -371,7 +371,7 @@ def _without_nans(equation: Equation, given: Sequence[Interval], known: Interval
         low = min(max(given[place].low, -most), most)
         found[atom] = given[place]._replace(low=low, high=max(min(given[place].high, most), low))
     found.update((var, known[var]._replace(nan=any(each.nan for each in given))) for var in equation.outputs)
-    return _of_variables(found)
+    return found
 
 
 def _first_nans(program: Program, bounds: Sequence[Interval]) -> set[Atom]:
@@ -384,7 +384,7 @@ def _first_nans(program: Program, bounds: Sequence[Interval]) -> set[Atom]:
         found = _made(equation, program, known)
         made.update(found)
         if found and not equation.regions:
-            known.update(_without_nans(equation, given, known))
+            known.update(_with_sources(_without_nans(equation, given, known), program, known))
     return made
 
 
@@ -504,14 +504,14 @@ class _Checks:
                  if rule.kind in self._kinds and not rule.holds(equation, given)]
         for rule in rules:
             if rule.before and self._check(rule, equation, inputs, (), line):
-                known.update(_of_variables(rule.passed(equation, given)))
+                known.update(_with_sources(rule.passed(equation, given), program, known))
         known.update(zip(equation.outputs, outputs_of(equation, given, program, known), strict=True))
         outputs = self._bind(equation, inputs, source, given, program, known)
         if equation.primitive is check_p:  # the user's
-            known.update(refined(program, equation.inputs[0], True, known))
+            known.update(_with_sources(refined(program, equation.inputs[0], True, known), program, known))
         for rule in rules:
             if not rule.before and self._check(rule, equation, inputs, outputs, line):
-                known.update(_of_variables(rule.passed(equation, given)))
+                known.update(_with_sources(rule.passed(equation, given), program, known))
         if self._quick:
             for var, output in zip(equation.outputs, outputs, strict=True):
                 if var in tested and var.aval.size:
@@ -565,8 +565,29 @@ class _Checks:
             bind(check_p, condition, *inputs, report=Finding("nan", equation.primitive.name, line), lanes=())
 
 
-def _of_variables(intervals: dict[Atom, Interval]) -> dict[Atom, Interval]:
-    return {atom: interval for atom, interval in intervals.items() if isinstance(atom, Variable)}
+_MOVES = frozenset({structural.reshape_p, structural.transpose_p, structural.broadcast_to_p, shaping.broadcast_in_dim_p,
+                    shaping.rev_p, shaping.tile_p})
+"""Operations whose results have all elements of the operand, and no others."""
+
+
+def _with_sources(intervals: dict[Atom, Interval], program: Program, known: Intervals) -> dict[Atom, Interval]:
+    """Return narrower intervals of variables, and of those whose elements they have: an index is that of a reshape."""
+    found: dict[Atom, Interval] = {}
+    made = definitions(program)
+    for atom, narrow in intervals.items():
+        while isinstance(atom, Variable):
+            found[atom] = narrow
+            equation = made.get(atom)
+            if equation is None or equation.primitive not in _MOVES or not atom.aval.size:
+                break
+            atom = equation.inputs[0]  # noqa: PLW2901
+            before = known.get(atom)
+            if before is None or max(before.low, narrow.low) > min(before.high, narrow.high):
+                break  # the last is code that does not run
+            narrow = before._replace(  # noqa: PLW2901
+                low=max(before.low, narrow.low), high=min(before.high, narrow.high), nan=before.nan and narrow.nan,
+                zero=before.zero and narrow.zero)
+    return found
 
 
 def _has_no_nan(value: Any) -> Any:

@@ -30,7 +30,13 @@ from fxgrad.engine.higher_order.groups import (
     select_unmarked,
     split_by_sizes,
 )
-from fxgrad.engine.higher_order.masking import expand_mask, fill_dead_lanes, passthrough_inputs, refuse_effects
+from fxgrad.engine.higher_order.masking import (
+    batch_by_flag,
+    expand_mask,
+    fill_dead_lanes,
+    passthrough_inputs,
+    refuse_effects,
+)
 from fxgrad.engine.higher_order.narrowing import remaining_operands, remove_inputs, used_input_places
 from fxgrad.engine.higher_order.partition import partition
 from fxgrad.engine.higher_order.saving import keep_by_cost
@@ -197,7 +203,8 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, branches: Br
            ) -> tuple[list[Any], list[int | None]]:
     index, *operands = values
     if axes[0] is not None:
-        return _batch_by_selecting(size, index, operands, axes[1:], branches)
+        flagged = batch_by_flag(cond_p, size, values, axes, branches=branches)
+        return flagged or _batch_by_selecting(size, index, operands, axes[1:], branches)
     in_axes = tuple(axes[1:])
     open_axes = (None,) * len(branches[0].outputs)
     batched = [any(marks) for marks in zip(

@@ -11,6 +11,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,10 +19,11 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal, to_numpy
+from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.program_properties import program_property
+from fxgrad.engine.core.program_properties import program_property, used_axes
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors import callbacks
 from fxgrad.engine.executors import numpy as numpy_executor
@@ -31,7 +33,7 @@ from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p, recompute_p
 from fxgrad.engine.higher_order.custom import custom_jvp_p, custom_vjp_p
 from fxgrad.engine.higher_order.loop import bind_for, for_p
-from fxgrad.engine.higher_order.masking import remedies
+from fxgrad.engine.higher_order.masking import register_flags, remedies
 from fxgrad.engine.higher_order.safe_call import safe_call_p
 from fxgrad.engine.higher_order.scan import Loop, scan_p
 from fxgrad.engine.higher_order.solve import linear_solve_p, root_operands, root_p, solve_operands
@@ -40,7 +42,7 @@ from fxgrad.engine.ops.comparison import and_
 from fxgrad.engine.ops.reductions import reduce_and
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.transforms.batch import Batched, batched_axis, put_axis
+from fxgrad.engine.transforms.batch import Batched, batched_axis, batched_program, put_axis
 from fxgrad.errors import CheckError, DTypeError, UnsupportedError
 
 HOLDS = Aval((), dtypes.bool_)
@@ -260,6 +262,54 @@ def _gather_while(inputs: list[Any], params: dict[str, Any], is_final: bool) -> 
     *outputs, flag = bind_while(going, asked, taken, [*asked, *given], [*carry, Literal(True, HOLDS)])
     last = apply_equations(condition, [*asked, *outputs])[1]  # the test that ended the loop
     return [*outputs, and_(flag, last)]
+
+
+# --- batches --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Diagnosis(StructuralKey):
+    """The report of checks that one flag stands for: NumPy runs the program once more, and stops at the first."""
+
+    program: Program
+
+    def fail(self, condition: Any, values: Sequence[Any]) -> None:
+        """Raise the error of the first check that fails, if there is one."""
+        with np.errstate(all="ignore"):
+            numpy_executor.call(self.program, values)
+
+
+def _batch_by_flag(primitive: Primitive, size: int, values: Sequence[Any], axes: Sequence[int | None],
+                   params: dict[str, Any]) -> tuple[list[Any], list[int | None]] | None:
+    """Batch an operation with one more output, whether its checks held in the lane, which is checked after it."""
+    programs = [each for given in params.values() for each in (given if isinstance(given, tuple) else [given])
+                if isinstance(each, Program)]
+    rule = gather_rules.of(primitive)
+    if rule is None or not any(map(has_checks, programs)) or any(
+            batched_axis.get() in used_axes(each) for each in programs):  # a lane alone has no collectives
+        return None
+
+    def alone(*given: Any) -> tuple[list[Any], None]:
+        return bind(primitive, *given, **params), None
+
+    def with_flag(*given: Any) -> tuple[list[Any], None]:
+        return rule([*given], params, False), None
+
+    avals = [aval_of(value).without_axis(axis) for value, axis in zip(values, axes, strict=True)]
+    key = primitive, *params.items()
+    whole, flagged = (derive(programs[0], (build.__name__, *key), build, avals).program for build in (alone, with_flag))
+    derived = batched_program(flagged, size, tuple(axes), (None,) * len(flagged.outputs))
+    *outputs, flag = derived(values)
+    *marks, differs = derived.extra
+    given = [value if axis is None else put_axis(Batched(value, axis), size, 0)
+             for value, axis in zip(values, axes, strict=True)]
+    lanes = differs, *(axis is not None for axis in axes)
+    if not isinstance(flag, Literal):
+        bind(check_p, flag, *given, report=Diagnosis(whole), lanes=((size, lanes, batched_axis.get()),))
+    return outputs, [0 if mark else None for mark in marks]
+
+
+register_flags(_batch_by_flag)
 
 
 # --- compiled units -------------------------------------------------------------------------------------------------

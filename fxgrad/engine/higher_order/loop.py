@@ -42,6 +42,7 @@ from fxgrad.engine.higher_order.groups import (
     with_zeros,
 )
 from fxgrad.engine.higher_order.masking import (
+    batch_by_flag,
     batch_first_if_marked,
     batched_marks,
     fill_dead_lanes,
@@ -216,7 +217,8 @@ def _for_batch(size: int, values: list[Any], axes: list[int | None], *, program:
     (count,), consts, carry = _for_groups(program, num_consts).split(values)
     (count_axis,), const_axes, carry_axes = _for_groups(program, num_consts).split(axes)
     if count_axis is not None:
-        return _for_batch_of_counts(size, count, consts, carry, const_axes, carry_axes, program)
+        flagged = batch_by_flag(for_p, size, values, axes, program=program, num_consts=num_consts)
+        return flagged or _for_batch_of_counts(size, count, consts, carry, const_axes, carry_axes, program)
     carried = batched_marks(program, size, const_axes, [axis is not None for axis in carry_axes])
     out_axes = lane_axes(carried)
     derived = batched_program(program, size, (*const_axes, *out_axes), out_axes)

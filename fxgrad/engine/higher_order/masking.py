@@ -6,7 +6,7 @@ NaN or an infinity of its own, and no derivative flows back through the replaced
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.engine.core.analysis import Analysis
@@ -108,6 +108,26 @@ def refuse_effects(what: str, programs: Sequence[Program]) -> None:
             raise UnsupportedError(at_user_line(
                 f"{what}: the entries of vmap differ in what they run, and {primitive} cannot be called for some of "
                 f"them alone. {remedies.of(primitive)}"))
+
+
+Lanes = tuple[list[Any], list[int | None]]
+"""The outputs of a batch rule, and their batch axes."""
+ByFlag = Callable[[Primitive, int, Sequence[Any], Sequence[int | None], dict[str, Any]], Lanes | None]
+_by_flag: list[ByFlag] = []
+
+
+def register_flags(batch: ByFlag) -> None:
+    """Set the rule for batches of operations whose programs have checks."""
+    _by_flag.append(batch)
+
+
+def batch_by_flag(primitive: Primitive, size: int, values: Sequence[Any], axes: Sequence[int | None],
+                  **params: Any) -> Lanes | None:
+    """Return the results of a batch whose lanes differ in what they run, if checks are its only effects.
+
+    `params` are those of the operation; None if it has no checks.
+    """
+    return next(filter(None, (batch(primitive, size, values, axes, params) for batch in _by_flag)), None)
 
 
 remedies: Analysis[str] = Analysis(

@@ -43,6 +43,7 @@ from fxgrad.engine.higher_order.loop import (
     transpose_steps,
 )
 from fxgrad.engine.higher_order.masking import (
+    batch_by_flag,
     batch_first_if_marked,
     batched_marks,
     keep_unchanged_carries,
@@ -207,6 +208,9 @@ def _while_batch(size: int, values: list[Any], axes: list[int | None], *, condit
     out_axes = lane_axes(carried)
     test = batched_program(condition, size, (*asked_axes, *out_axes), (None,))
     if test.extra[0]:
+        flagged = batch_by_flag(while_p, size, values, axes, condition=condition, body=body, **counts)
+        if flagged is not None:
+            return flagged
         results = _while_batch_by_lane(size, condition, asked, asked_axes, body, given, given_axes,
                                        batch_first_if_marked(size, carry, carry_axes, [True] * len(carry)))
         return keep_unchanged_carries(body, given, carry, carry_axes, results)

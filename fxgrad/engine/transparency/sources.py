@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import CodeType, FunctionType
 from typing import NamedTuple
 
@@ -34,7 +34,12 @@ def _find(code: CodeType, module_globals: dict[str, object]) -> FunctionNode | s
     if os.path.exists(code.co_filename):
         linecache.checkcache(code.co_filename)
     text = "".join(linecache.getlines(code.co_filename, module_globals))
-    functions = _functions_of(text, code.co_filename, code.co_flags & FUTURE)
+    tree = parse_source(text) if text else None
+    if tree is None:
+        return f"its source is not found in {code.co_filename}"
+    places = [number for number, each in enumerate(tree.body)
+              if _first_line(each) <= code.co_firstlineno <= (each.end_lineno or 0)]
+    functions = _functions_of(text, code.co_filename, code.co_flags & FUTURE, tuple(places))
     if isinstance(functions, str):
         return functions
     first = code.co_firstlineno, code.co_name
@@ -53,24 +58,39 @@ class _Functions(NamedTuple):
     trees: dict[tuple[int, str], list[FunctionNode]]
 
 
-@cached("functions of source texts", 32)
-def _functions_of(text: str, filename: str, flags: int) -> _Functions | str:
-    """Return the functions of a file, compiled with the flags of `__future__` imports; or why they are not known."""
-    tree = parse_source(text) if text else None
-    if tree is None:
-        return f"its source is not found in {filename}"
+@cached("functions of source texts", 1024)
+def _functions_of(text: str, filename: str, flags: int, places: tuple[int, ...]) -> _Functions | str:
+    """Return the functions in some statements of a file, by their numbers, or why they are not known.
+
+    They are compiled with the flags of `__future__` imports.
+    """
+    tree = parse_source(text)
+    assert tree is not None
+    chosen = [tree.body[place] for place in places]
+    imports = [each for each in _imports_in(tree.body) if each not in chosen]  # their names are called in another way
+    statements = ast.Module([*imports, *chosen], [])
     try:
-        compiled = compile(tree, filename, "exec", flags=flags, dont_inherit=True)
+        compiled = compile(statements, filename, "exec", flags=flags, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError):
         return f"its source in {filename} does not compile"
     functions = _Functions({}, {})
     for code in nested_codes(compiled):
         functions.codes.setdefault((code.co_firstlineno, code.co_name), []).append(code)
-    for node in ast.walk(tree):
+    for node in ast.walk(statements):
         if isinstance(node, ast.FunctionDef | ast.Lambda):
             name = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
             functions.trees.setdefault((_first_line(node), name), []).append(node)
     return functions
+
+
+def _imports_in(body: Sequence[ast.AST]) -> Iterator[ast.stmt]:
+    """Yield the import statements of a module's own scope."""
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If | ast.For | ast.While | ast.With | ast.Try | ast.TryStar | ast.ExceptHandler
+                        | ast.Match | ast.match_case):
+            yield from _imports_in([*ast.iter_child_nodes(node)])
 
 
 def _spans(code: CodeType, body: ast.expr) -> bool:
@@ -85,8 +105,8 @@ FUTURE = 0x1FF0000
 """The flags of `from __future__` imports among those of a code object."""
 
 
-def _first_line(node: FunctionNode) -> int:
-    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else []
+def _first_line(node: ast.stmt | ast.Lambda) -> int:
+    decorators = getattr(node, "decorator_list", [])
     return decorators[0].lineno if decorators else node.lineno
 
 

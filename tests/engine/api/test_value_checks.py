@@ -396,15 +396,55 @@ def test_mistakes(call: Function, expected: str) -> None:
     assert str(caught.value).partition("\n")[0] == expected
 
 
-def test_a_plain_check_in_a_branch_that_entries_differ_in_is_refused() -> None:
+def check_by_lane(function: Function, args: Any, expected: Any, failing: Any, message: str) -> None:
+    """Check a batch whose entries differ in what they run: its values, its gradient, and the error of an entry."""
+    for batched in (vmap(function), jit(vmap(function)), vmap(jit(function))):
+        np.testing.assert_allclose(batched(*args), expected)
+        with pytest.raises(CheckError) as caught:
+            batched(*failing)
+        assert str(caught.value) == message
+    by_entry = [grad(function)(*each) for each in zip(*args, strict=True)]
+    np.testing.assert_allclose(jit(vmap(grad(function)))(*args), by_entry)
+    np.testing.assert_allclose(jit(grad(lambda *given: vmap(function)(*given).sum()))(*args), by_entry)
+    with pytest.raises(CheckError) as caught:
+        jit(grad(lambda *given: vmap(function)(*given).sum()))(*failing)
+    assert str(caught.value) == message
+
+
+def test_a_check_in_a_branch_that_entries_differ_in_is_one_of_the_entries_that_run_it() -> None:
+    def inverted(x):
+        check(x != 2.0, "{x} is two", x=x)
+        return 1 / x
+
     def branch(x):
-        return lax.cond(x > 0, invert, lambda x: x, x)
-    with pytest.raises(errors.UnsupportedError) as caught:
-        vmap(branch)(np.array([1.0, -1.0]))
-    assert str(caught.value).partition("\n")[0] == (
-        "cond: the entries of vmap differ in what they run, and check cannot be called for some of them alone. Write "
-        "fxgrad.vmap(fxgrad.checked(f)), where f is the function of one entry")
-    np.testing.assert_array_equal(vmap(checked(branch))(np.array([2.0, -1.0])), [0.5, -1.0])
+        return lax.cond(x > 0, inverted, lambda x: x, x)
+    message = f"2.0 is two\n  at {line_of(inverted, 1)}\n  in entry 2 of the batch"
+    check_by_lane(branch, (np.array([1.0, -2.0, 4.0]),), [1.0, -2.0, 0.25], (np.array([1.0, -2.0, 2.0]),), message)
+    np.testing.assert_array_equal(vmap(branch)(np.array([-2.0, -2.0])), [-2.0, -2.0])
+    with pytest.raises(CheckError, match=r"in entry \[1, 1\] of the batch"):
+        jit(vmap(vmap(branch)))(np.array([[1.0, -2.0], [-1.0, 2.0]]))
+
+
+def test_a_check_in_a_loop_that_entries_leave_at_different_turns() -> None:
+    def total(x, n):
+        def turn(i, t):
+            check(t < 5.0, "{t} is too much", t=t)
+            return t + x
+        return lax.fori_loop(0, n, turn, 0.0)
+    message = "9.0 is too much\n  at {} (in turn)\n  in turn 1 of 2 of a for loop\n  in entry 1 of the batch"
+    place = f"test_value_checks.py:{total.__code__.co_firstlineno + 2}"
+    check_by_lane(total, (np.array([1.0, 9.0]), np.array([3, 1])), [3.0, 9.0], (np.array([1.0, 9.0]), np.array([3, 2])),
+                  message.format(place))
+
+    def halved(x):
+        def turn(state):
+            x, k = state
+            check(k < 6, "{k} is the sixth", k=k)
+            return x / 2, k + 1
+        return lax.while_loop(lambda state: state[0] > 1, turn, (x, 0))[0]
+    place = f"test_value_checks.py:{halved.__code__.co_firstlineno + 3}"
+    check_by_lane(halved, (np.array([3.0, 20.0, 0.5]),), [0.75, 0.625, 0.5], (np.array([3.0, 200.0, 0.5]),), (
+        f"6 is the sixth\n  at {place} (in turn)\n  in turn 6 of a while loop\n  in entry 1 of the batch"))
 
 
 # --- compiled, by one flag -------------------------------------------------------------------------------------------

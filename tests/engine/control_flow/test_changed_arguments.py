@@ -248,17 +248,6 @@ def test_an_array_that_a_function_only_reads_is_no_variable_of_the_loop() -> Non
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-def rebinds(a, v):
-    a[0] = v  # here
-    a = a * 2
-    return a
-
-
-def a_parameter_that_gets_another_array(x, n):
-    a = np.ones(3)
-    return rebinds(a, x), a
-
-
 def result_has_another_name(x, n):
     a = np.ones(3)
     b = first(a, x)
@@ -345,8 +334,6 @@ _CALLER = "which the caller, another name or a view has too and would see change
 
 
 @pytest.mark.parametrize(("function", "at", "message"), [
-    (a_parameter_that_gets_another_array, rebinds, (
-        f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
     (result_has_another_name, None, f"b[...] = v changes the array of `b`, {_OTHERS} b = b.copy() before"),
     (result_of_an_early_return, None, f"a[...] = v changes the array of `a`, {_OTHERS} a = a.copy() before"),
     (in_an_expression, step, (

@@ -16,6 +16,7 @@ import fxgrad
 from fxgrad import grad, jit, python_control_flow, vmap
 from fxgrad.errors import ControlFlowError
 from tests.engine.control_flow.idioms import CASES, Ball
+from tests.support.converted import assert_as_numpy
 
 SMOOTH = [case for case in CASES if case[0].__name__ != "sorts_equal_keys_in_order"]
 IDS = [function.__name__ for function, _ in CASES]
@@ -289,3 +290,15 @@ def test_numbers_of_python_give_way_to_arrays(dtype: str) -> None:
     want, got = scaled_by_numbers(x, s), fxgrad.jit(fxgrad.python_control_flow(scaled_by_numbers))(x, s)
     assert want.dtype == got.dtype == dtype
     np.testing.assert_allclose(got, want, rtol=4 * np.finfo(dtype).eps)
+
+
+def test_types_of_numpys_and_full_take_traced_numbers() -> None:
+    def converted_numbers(x: Any, n: Any) -> Any:
+        a, b = np.full(4, x), np.full((2, 2), n, dtype=np.float32)
+        a[1] = n
+        for i in range(n):
+            b[0, 1] += i
+        return (a, b, np.full(3, 2.0), np.uint32(n) + np.uint8(3), np.float32(x) * 2, np.int64(x * 3), np.bool_(n - 1),
+                np.complex64(x), np.float64(n) / 3)
+    for args in ((1.5, 2), (-0.5, 1)):
+        assert_as_numpy(converted_numbers, args)

@@ -11,6 +11,7 @@ import pytest
 import fxgrad
 from fxgrad import grad, jit, python_control_flow, vmap
 from fxgrad.errors import CheckError, ControlFlowError
+from tests.support.converted import assert_as_numpy
 
 
 def reversed_part(x, n):
@@ -149,8 +150,81 @@ def probabilities(x, n):
     return p
 
 
-CASES = [of_an_object, probabilities, reversed_part, shifted, changed_in_place, rows_of_a_matrix, reductions,
-         of_integers, cholesky, eliminated, inserted, steps_and_items]
+def chosen(x, n):
+    a = np.arange(8.0) * x
+    part = a[:n] if x > 1 else a[n:]
+    low, high = a[:n], a[n:]
+    if x > 0:
+        low, high = high[1:], low
+    return part.sum(), len(part), np.sum(low) - high.max(), of_a_function(a, n).sum()
+
+
+def of_a_function(a, n):
+    if n > 2:
+        return a[:n]
+    return a[1:n]
+
+
+def halved(x, n):
+    part, count = (np.arange(8.0) * x)[:n + 4], 0
+    while len(part) > 1:
+        middle = len(part) // 2
+        if part[middle] > 3.0:
+            part = part[:middle]
+        else:
+            part = part[middle:]
+        count += 1
+    return part[0], count
+
+
+def in_lists(x, n):
+    a, total = np.arange(8.0) * x, 0.0
+    parts = [a[:n], a[n:]]
+    for i in range(n):
+        parts[0], parts[1] = parts[1], parts[0]
+        total = total + parts[0].sum() * i
+    rest, out, k = a[n:], np.zeros(8), 0
+    while len(rest) > 0:
+        out[k] = rest[0]
+        rest = rest[2:] * 2
+        k += 1
+    return total, out, k
+
+
+def joined(x, n):
+    a, m, b = np.arange(8.0) * x, np.arange(24.0).reshape(6, 4) * x, np.zeros(8)
+    around = np.concatenate([a[n:], a[:n]])
+    around[0] += 5.0
+    without = np.concatenate([a[:n], a[n + 1:]])
+    replaced = np.concatenate((a[:n], [x], a[n + 1:]))
+    longer = np.append(a[:n], x)
+    b[:len(without)] = without
+    return (around, np.concatenate([m[n:], m[:n]]), without.sum(), len(without), replaced.max(), longer[-1],
+            len(longer), b, np.hstack([a[:n], a[2:n]]).sum(), np.concatenate([m[:1], m[:n]], axis=0).sum(axis=0))
+
+
+def one_row(x, n):
+    a, b, total = np.arange(8.0) * x, np.ones(8), 0.0
+    for i in range(1, n + 3):
+        total += np.sum(a[:i] * a[3:4]) + np.sum(a[i - 1:i] * a[:i + 2]) + np.sum(a[:i] + a[:i - i + 1])
+    b[2:n + 3] = a[n:n + 1]
+    return total, b, a[n:n + 1] * np.ones(3), (a[:n] + a[n:n + 1]).sum()
+
+
+def membership(x, n):
+    a, found = np.array([3, 1, 4, 1, 5, 9, 2, 6]), 0
+    for i in range(len(a)):
+        if a[i] in a[:i]:
+            found += 1
+        if n in a[i:]:
+            found += 10
+        if n not in a[:n]:
+            found += 100
+    return found, x
+
+
+CASES = [chosen, halved, in_lists, joined, one_row, membership, of_an_object, probabilities, reversed_part, shifted,
+         changed_in_place, rows_of_a_matrix, reductions, of_integers, cholesky, eliminated, inserted, steps_and_items]
 
 
 @pytest.mark.slow
@@ -164,7 +238,7 @@ def test_slices_are_numpys(function: Any, args: tuple[float, int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", [cholesky, reductions, inserted, rows_of_a_matrix])
+@pytest.mark.parametrize("function", [cholesky, reductions, inserted, rows_of_a_matrix, chosen, joined, one_row])
 def test_gradients_and_batches(function: Any) -> None:
     def total(x: Any, n: Any) -> Any:
         found = fxgrad.tree.leaves(python_control_flow(function)(x, n))
@@ -179,6 +253,25 @@ def test_batches_of_slices_with_the_same_bounds_need_no_check() -> None:
     converted = python_control_flow(cholesky)
     found = jit(vmap(converted))(np.array([0.7, 1.5]), np.array([3, 1]))
     np.testing.assert_allclose(found, [cholesky(0.7, 3), cholesky(1.5, 1)])
+
+
+def test_batches_whose_lengths_are_compared_in_branches_and_loops() -> None:
+    def products(x: Any, n: Any) -> Any:
+        a, total = np.arange(8.0) * x, 0.0
+        for i in range(n):
+            total = total + np.sum(a[:i] * a[2:i + 2])
+            if x > 1:
+                total = total + np.sum(a[:n] * a[3:])
+        return total
+    converted = python_control_flow(products)
+    args = np.array([0.7, 1.5, 0.5]), np.array([3, 5, 1])
+    expected = [products(*each) for each in zip(*args, strict=True)]
+    np.testing.assert_allclose(vmap(converted)(*args), expected)
+    np.testing.assert_allclose(jit(vmap(converted))(*args), expected)
+    with pytest.raises(CheckError) as caught:
+        jit(vmap(converted))(args[0], np.array([3, 4, 1]))
+    assert "the slices and arrays must have one length, got 4 and 5\n" in str(caught.value)
+    assert "in entry 1 of the batch" in str(caught.value)
 
 
 def test_rows_that_do_not_count_leave_no_nan_in_a_gradient() -> None:
@@ -243,9 +336,44 @@ def shape_of_a_slice(x, n):
     return (np.arange(8.0) * x)[:n].shape[0]  # here
 
 
-def joined_slices(x, n):
+def stacked_slices(x, n):
     a = np.arange(8.0) * x
-    return np.concatenate([a[:n], a[n:]])  # here
+    return np.stack([a[:n], a[n:]])  # here
+
+
+def slice_in_array(x, n):
+    a = np.arange(8.0) * x
+    return a[:n] in a  # here
+
+
+def slice_on_one_side(x, n):
+    part = a = np.arange(8.0) * x
+    if x > 1:  # here
+        part = a[:n]
+    return part.sum()
+
+
+def slice_after_a_turn(x, n):
+    a = np.arange(8.0) * x
+    while len(a) > n:  # here
+        a = a[n:]
+    return a.sum()
+
+
+def array_changes_under_a_chosen_slice(x, n):
+    a = np.arange(8.0) * x
+    part = a[:n] if x > 1 else a[n:]
+    a[0] = 100.0  # here
+    return part.sum(), a
+
+
+def array_changes_under_a_carried_slice(x, n):
+    a = np.arange(8.0) * x
+    part = a[:n]
+    for i in range(n):
+        part = a[i:n]
+        a[i] = 1.0  # here
+    return part.sum(), a
 
 
 def two_bounds(x, n):
@@ -256,21 +384,34 @@ def bound_of_a_list(x, n):
     return [x, 1.0, 2.0][:n]  # here
 
 
-_CHANGES = "a slice with a traced bound changes in place. Write x[a:b] = v or x[i] = v on the array"
+_CHANGES = ("a slice with a traced bound changes in place. Write x[a:b] = v or x[i] = v on the array; give functions "
+            "the array and the bounds")
+_OTHERS = ("a[...] = v changes the array of `a`, which another name, a container or a view has too and would see "
+           "change in NumPy. Write a = a.copy() before")
 _LOOP = "does not take a slice with a traced bound, whose length is not known. Go over the items in a loop with an `if`"
 
 
 @pytest.mark.parametrize(("function", "message"), [
-    (array_changes_under_a_slice, (
-        "a[...] = v changes the array of `a`, which another name, a container or a view has too and would see change "
-        "in NumPy. Write a = a.copy() before")),
+    (array_changes_under_a_slice, _OTHERS),
     (known_array_changes_under_a_slice, (
         "`a` changes in place, and a traced array may be the same or a view of it: one that a traced condition chose, "
         "or a row at a traced index. Write a = a.copy() before")),
     (items_of_a_slice, _CHANGES),
     (operator_on_a_slice, _CHANGES),
-    (shape_of_a_slice, f"shape {_LOOP}"),
-    (joined_slices, f"concatenate {_LOOP}"),
+    (shape_of_a_slice, (
+        "the shape of a slice with traced bounds is traced. Write len(x) in converted code, or stop - start")),
+    (stacked_slices, f"stack {_LOOP}"),
+    (slice_in_array, ("`x[a:b] in y` has a traced bound, and compares element by element. Write np.any(y == x[a:b]), "
+                      "or go over the places of y in a loop")),
+    (slice_on_one_side, (
+        "`part` is a slice with a traced bound of f64[8] if the condition of this `if` is true, and f64[8] otherwise. "
+        "Choose the bounds of the slice on both sides, and slice the array after the block")),
+    (slice_after_a_turn, (
+        "`a` is f64[8] before a turn of this `while` and a slice with a traced bound of f64[8] after it; the number of "
+        "turns is traced, so the type must stay. Keep the array, and the bounds in two numbers: x[start:stop] where it "
+        "is read")),
+    (array_changes_under_a_chosen_slice, _OTHERS),
+    (array_changes_under_a_carried_slice, _OTHERS),
     (two_bounds, ("a slice with a traced bound is read along the first axis of the result, and this one is not. Write "
                   "x.T[a:b], or go over the items in a loop with an `if`")),
     (bound_of_a_list, (
@@ -283,6 +424,32 @@ def test_what_a_slice_does_not_take_is_refused_by_line(function: Any, message: s
     with pytest.raises(ControlFlowError) as refused:
         jit(python_control_flow(function))(1.5, 2)
     assert str(refused.value) == f"{message}\n  at test_traced_slices.py:{line} (in {function.__name__})"
+
+
+def test_what_the_refusals_of_carried_slices_say_works() -> None:
+    def on_one_side(x: Any, n: Any) -> Any:
+        a, stop = np.arange(8.0) * x, 8
+        if x > 1:
+            stop = n
+        return a[:stop].sum()
+
+    def after_a_turn(x: Any, n: Any) -> Any:
+        a, start = np.arange(8.0) * x, 0
+        while len(a[start:]) > n:
+            start = start + n
+        return a[start:].sum()
+
+    def change(a: Any, start: Any, x: Any) -> None:
+        a[start + 1] = x
+
+    def given_bounds(x: Any, n: Any) -> Any:
+        a = np.arange(8.0)
+        for i in range(n):
+            change(a, i, x)
+        return a.sum()
+    for function in (on_one_side, after_a_turn, given_bounds):
+        for args in ((1.5, 2), (0.5, 3)):
+            assert_as_numpy(function, args)
 
 
 def test_options_of_reductions_are_refused() -> None:

@@ -1,0 +1,620 @@
+"""Functions that change a row, a slice or another part of an array of their callers: as NumPy's views, or refused."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import grad, jit, python_control_flow, vmap
+from fxgrad.errors import CheckError, ControlFlowError
+from tests.support.converted import assert_as_numpy
+
+
+def bump(a, i):
+    a[i] += 1.0  # here
+
+
+def normalize(v):
+    total = 0.0
+    for k in range(len(v)):
+        total += v[k] ** 2
+    for k in range(len(v)):
+        v[k] /= np.sqrt(total + 1.0)
+
+
+def add_to(a, x):
+    if x > 0:
+        a[0] += x
+    a += 1
+    a *= 2
+
+
+def taken(a, x):
+    a[0] += x
+    return a[0] + a[1]
+
+
+def rows_of_a_matrix(x, n):
+    m = np.arange(12.0).reshape(3, 4) * x
+    bump(m[1], 0)
+    for i in range(n):
+        bump(m[i], i)
+        normalize(m[i % 3])
+        if x > 0:
+            add_to(m[:, i], x)
+        add_to(m[i, 1:], x * i)
+    if x > n - 3:
+        normalize(m[2])
+    return m
+
+
+def known_rows(x, n):
+    m = np.arange(12.0).reshape(3, 4)
+    bump(m[1], 0)
+    add_to(m[0], x)
+    bump(m[n % 3], 1)
+    m[2] = 7.0
+    bump(m[2][1:], 1)
+    return m * x
+
+
+def slices(x, n):
+    a, part = np.cos(np.arange(8.0) * x), 0
+    for i in range(n):
+        bump(a[2:4], i % 2)
+        add_to(a[1:], x)
+        part += partition(a[2:7])
+    part += partition(a[:5])
+    return a, part
+
+
+def partition(a):
+    pivot, i = a[-1], 0
+    for j in range(len(a) - 1):
+        if a[j] < pivot:
+            a[i], a[j] = a[j], a[i]
+            i += 1
+    a[i], a[-1] = a[-1], a[i]
+    return i
+
+
+def rows_in_containers(x, n):
+    rows, tables = [np.ones(3) * x, np.arange(1, 4.0)], {"u": np.ones((2, 3))}
+    for i in range(n):
+        normalize(rows[i % 2])
+        bump(rows[i % 2][1:], i % 2)
+        bump(tables["u"][i % 2], i % 3)
+    return rows, tables
+
+
+class Net:
+    def __init__(self, x):
+        self.w = np.ones((3, 4)) * x
+
+    def step(self, n):
+        for i in range(n):
+            normalize(self.w[i])
+            self.tick(self.w[:, i], i)
+
+    def tick(self, column, i):
+        column += i
+        if column[0] > 1:
+            bump(column, 1)
+
+
+def attributes(x, n):
+    net = Net(x)
+    net.step(n)
+    for i in range(n):
+        add_row(net.w[i - 1], net.w[i], x)
+    bump(net.w[1, 1:], 0)
+    return net.w
+
+
+def merge_sort(a):
+    if len(a) <= 1:
+        return
+    middle = len(a) // 2
+    merge_sort(a[:middle])
+    merge_sort(a[middle:])
+    out, i, j = np.zeros(len(a)), 0, middle
+    for k in range(len(a)):
+        if j >= len(a) or (i < middle and a[i] <= a[j]):
+            out[k] = a[i]
+            i += 1
+        else:
+            out[k] = a[j]
+            j += 1
+    a[:] = out
+
+
+def recursion(x, n):
+    a = np.cos(np.arange(7.0) * x + n)
+    merge_sort(a)
+    return a
+
+
+def cube(x, n):
+    t = np.ones((3, 4, 2)) * x
+    for i in range(n):
+        bump(t[i][1], 0)
+        bump(t[i, 1], 1)
+        bump(t[:, i][1], 1)
+        fill_rows(t[i], x)
+    return t
+
+
+def fill_rows(m, x):
+    for k in range(2):
+        bump(m[k], 0)
+        m[k, 1] = x
+        if x > 1:
+            bump(m[k, :1], 0)
+
+
+def with_results(x, n):
+    m, total, found = np.ones((4, 3)) * x, 0.0, np.zeros(3)
+    for i in range(n):
+        total += taken(m[i], x)
+        found[i] = 2 * taken(m[i], total) - 1
+    values = [taken(m[i], x) for i in range(2)]
+    one = lambda i: taken(m[i], x)
+    both = one(1) + one(0)
+    return m, total, found, values, both
+
+
+def arguments_by_keyword(x, n):
+    m = np.ones((3, 4)) * x
+    for i in range(n):
+        bump(i=i, a=m[i])
+        bump(m[i], i=1)
+        decorated(m[i], x)
+    return m
+
+
+@python_control_flow
+def decorated(a, x):
+    a[1] = x
+
+
+def indices_are_computed_once(x, n):
+    m, calls = np.ones((4, 3)) * x, []
+    i = 0
+
+    def following():
+        nonlocal i
+        i += 1
+        calls.append(i)
+        return i % 3
+    bump(m[i], following())
+    bump(m[following()], following())
+    for k in range(n):
+        bump(m[k], k)
+    return m, calls
+
+
+def nested_function(x, n):
+    m = np.ones((4, 3)) * x
+
+    def step(i):
+        bump(m[i], 1)
+        if x > 1:
+            bump(m[i, 1:], 0)
+    for i in range(n):
+        step(i)
+    return m
+
+
+def integers(x, n):
+    m = np.arange(12).reshape(3, 4)
+    for i in range(n):
+        add_to(m[i], i)
+        cut(m[i], i)
+    return m
+
+
+def cut(a, i):
+    a[i] = 3.7
+
+
+def early(a, v):
+    if v > 1:
+        a[0] = v
+        return 1
+    a[1] = v
+    return 2
+
+
+def early_returns(x, n):
+    m, total = np.ones((3, 4)) * x, 0
+    for i in range(n):
+        total += early(m[i], x * i)
+    return m, total
+
+
+def sorted_rows(x, n):
+    m = np.cos(np.arange(12.0).reshape(3, 4) * x)
+    for i in range(n):
+        sort(m[i])
+    sort(m[:, 1])
+    return m
+
+
+def sort(a):
+    a.sort()
+
+
+def orthogonalized(x, n):
+    a = np.sin(np.arange(9.0).reshape(3, 3) ** 2 * x + n) + np.eye(3)
+    for j in range(3):
+        for i in range(j):
+            subtract(a[:, j], a[:, i].copy())
+        normalize(a[:, j])
+    return a
+
+
+def subtract(u, v):
+    u -= (u @ v) * v
+
+
+def add_row(a, b, factor):
+    for k in range(len(a)):
+        a[k] += factor * b[k]
+
+
+def rows_beside_rows(x, n):
+    m, t = np.sin(np.arange(12.0).reshape(3, 4) ** 2 * x), np.arange(24.0).reshape(2, 3, 4) * x
+    add_row(m[0], m[1], x)
+    add_row(m[-1], m[1], 2.0)
+    for i in range(n):
+        add_row(m[i], m[i - 1], x)
+        add_row(m[:, i], m[:, i + 1], 0.5)
+        add_row(m[i, 1:], m[i - 1, :-1], x)
+        add_row(b=t[1, i % 3], a=t[0, i % 3], factor=x)
+    return m, t
+
+
+def eliminated(x, n):
+    a = np.sin(np.arange(16.0).reshape(4, 4) ** 2 * x) + 3 * np.eye(4)
+    for k in range(n + 1):
+        for i in range(k + 1, 4):
+            add_row(a[i], a[k], -a[i, k] / a[k, k])
+    return a
+
+
+def copies_do_not_change(x, n):
+    m, chosen = np.ones((4, 3)) * x, np.array([0, 2])
+    for i in range(n):
+        bump(m[chosen], 0)
+        bump(m[i].copy(), 0)
+    return m
+
+
+def an_exception_that_is_caught(x, n):
+    m = np.arange(12.0).reshape(3, 4)
+    try:
+        fails(m[0], x)
+    except ValueError:
+        m[1, 0] = x
+    return m
+
+
+def fails(a, x):
+    a[0] = x
+    raise ValueError
+
+
+CASES = [rows_of_a_matrix, known_rows, slices, rows_in_containers, attributes, recursion, cube, with_results,
+         arguments_by_keyword, indices_are_computed_once, nested_function, integers, early_returns, sorted_rows,
+         orthogonalized, rows_beside_rows, eliminated, copies_do_not_change, an_exception_that_is_caught]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", CASES)
+@pytest.mark.parametrize("args", [(1.5, 2), (-0.5, 3), (0.7, 0)])
+def test_parts_change_as_in_numpy(function: Any, args: tuple[float, int]) -> None:
+    assert_as_numpy(function, args)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", [rows_of_a_matrix, slices, attributes])
+def test_gradients_and_batches(function: Any) -> None:
+    def total(x: Any, n: Any) -> Any:
+        return sum(np.sum(each) for each in fxgrad.tree.leaves(python_control_flow(function)(x, n))) * 1.0
+    step = 1e-6
+    expected = (total(0.7 + step, 3) - total(0.7 - step, 3)) / (2 * step)
+    np.testing.assert_allclose(jit(grad(total))(0.7, 3), expected, rtol=1e-6)
+    np.testing.assert_allclose(grad(total)(0.7, 3), expected, rtol=1e-6)
+    np.testing.assert_allclose(jit(fxgrad.jacfwd(total))(0.7, 3), expected, rtol=1e-6)
+    np.testing.assert_allclose(vmap(total)(np.array([0.7, 1.5]), np.array([3, 1])), [total(0.7, 3), total(1.5, 1)])
+
+
+# --- parameters that get another array --------------------------------------------------------------------------------
+
+
+def changes_and_doubles(a, v):
+    a[0] = v
+    a = a * 2
+    a[1] = 7.0
+    return a
+
+
+def changes_in_blocks_and_begins_anew(a, v):
+    for k in range(2):
+        a[k] += v
+    if v > 1:
+        a[2] = v
+    a: Any = np.zeros(3)
+    for k in range(3):
+        a[k] = v * k
+    return a.sum()
+
+
+def first(a, v):
+    a[0] = v
+    return a
+
+
+def gets_the_result(a, v):
+    a = first(a, v)
+    if v > 1:
+        v = v + 1
+    a = a + v
+    a[1] = 2.0
+    return a
+
+
+def exchanges(a, b, v):
+    a[0] = v
+    a, b = b, a
+    return a[0] + b[0]
+
+
+def begins_with_a_copy(a, v):
+    a = a.copy()
+    a[0] = v
+    return a.sum()
+
+
+def parameters_with_another_array(x, n):
+    a, m, c = np.ones(3), np.ones((3, 3)) * x, np.zeros(3)
+    b = changes_and_doubles(a, x)
+    for i in range(n):
+        b = changes_and_doubles(a, x * i)
+        a[2] += 1.0
+        x = x + changes_in_blocks_and_begins_anew(a, x) / 10
+        x = x + gets_the_result(m[i], x)[1] / 10
+        x = x + exchanges(a, c, x) / 10
+        x = x + begins_with_a_copy(c, x) / 10
+    return a, b, c, m, x
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("args", [(1.5, 2), (-0.5, 3), (0.7, 0)])
+def test_a_caller_keeps_what_changed_before_a_parameter_gets_another_array(args: tuple[float, int]) -> None:
+    assert_as_numpy(parameters_with_another_array, args)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def keeps(a, kept, x):
+    a[0] = x
+    kept.append(a)
+
+
+def a_kept_part(x, n):
+    m, kept = np.ones((2, 3)) * x, []
+    keeps(m[0], kept, x)
+    m[0, 1] = 7.0  # here
+    return m, kept[0]
+
+
+def a_kept_part_that_changes(x, n):
+    m, kept = np.ones((2, 3)) * x, []
+    keeps(m[0], kept, x)
+    kept[0][1] = 7.0  # here
+    return m, kept[0]
+
+
+def a_kept_part_of_a_known_array(x, n):
+    m, kept = np.ones((2, 3)), []
+    keeps(m[0], kept, 3.0)  # here
+    m[0, 1] = 7.0
+    return m * x, kept[0]
+
+
+def a_returned_part(x, n):
+    m = np.ones((2, 3)) * x
+    row = first(m[0], x)
+    row[1] = 7.0  # here
+    return m, row
+
+
+def read_by_another_name(x, n):
+    m = np.ones((3, 4)) * x
+
+    def change(a):
+        a[0] = 5.0
+        return m[0, 0] + 1  # here
+    return change(m[0])
+
+
+def add_first(a, b):
+    a[0] += b[0]  # here
+
+
+def one_row_twice(x, n):
+    m = np.ones((3, 4)) * x
+    add_first(m[0], m[-3])
+    return m
+
+
+def two_parts_that_may_overlap(x, n):
+    a = np.ones(8) * x
+    add_first(a[1:], a[:4])
+    return a
+
+
+def swap_rows(a, b):
+    a[0], b[0] = b[0], a[0]  # here
+
+
+def two_rows_that_change(x, n):
+    m = np.ones((3, 4)) * x
+    swap_rows(m[0], m[1])
+    return m
+
+
+def keeps_what_it_reads(a, b, kept):
+    a[0] = b[0]
+    kept.append(b)
+
+
+def a_kept_part_that_was_read(x, n):
+    m, kept = np.ones((2, 3)) * x, []
+    keeps_what_it_reads(m[0], m[1], kept)
+    m[1, 0] = 9.0  # here
+    return m, kept
+
+
+def a_kept_part_that_was_read_of_a_known_array(x, n):
+    m, kept = np.ones((2, 3)), []
+    keeps_what_it_reads(m[0], m[1], kept)  # here
+    m[1, 0] = 9.0
+    return m * x, kept
+
+
+def a_part_with_a_name(x, n):
+    m = np.ones((3, 4)) * x
+    row = m[0]
+    bump(m[0], 0)
+    return m, row
+
+
+def a_named_part_changes(x, n):
+    m = np.ones((3, 4)) * x
+    for i in range(n):
+        row = m[i]
+        row[0] = 5.0  # here
+    return m
+
+
+def chosen_by_an_expression(x, n):
+    m = np.ones((3, 4)) * x
+    found = taken_here(m[0]) if x > n else taken_here(m[1])
+    return m, found
+
+
+def taken_here(a):
+    a[0] += 1.0  # here
+    return a[1]
+
+
+def condition_of_a_while(x, n):
+    m, k = np.ones((3, 4)) * x, n
+    while taken_here(m[0]) > k:
+        k = k + 1
+    return m, k
+
+
+def may_get_another_array(a, v):
+    a[0] = v  # here
+    if v > 1:
+        a = a + 1
+    a[1] = v
+
+
+def parameter_in_a_branch(x, n):
+    a = np.ones(3)
+    may_get_another_array(a, x)
+    return a
+
+
+_OTHERS = "which another name, a container or a view has too and would see change in NumPy. Write"
+_CALLER = "which the caller, another name or a view has too and would see change in NumPy. Write"
+_KEPT = ("a function changes a part of an array, and keeps it or another one, which in NumPy is a view of the array. "
+         "Keep a copy")
+_NOT_BACK = ("which does not give it back: an expression, the condition of a `while`, or a call by another name. Call "
+             "the function in a statement of its own, and use the result")
+
+
+@pytest.mark.parametrize(("function", "at", "message"), [
+    (a_kept_part, None, f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),
+    (a_kept_part_that_changes, None, (
+        f"kept[0][...] = v changes the array of `kept[0]`, {_OTHERS} kept[0] = kept[0].copy() before")),
+    (a_kept_part_of_a_known_array, None, _KEPT),
+    (a_kept_part_that_was_read, None, f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),
+    (a_kept_part_that_was_read_of_a_known_array, None, _KEPT),
+    (a_returned_part, None, f"row[...] = v changes the array of `row`, {_OTHERS} row = row.copy() before"),
+    (read_by_another_name, None, (
+        "an array is read by another name while a function that it was passed to changes it. Read it by the name of "
+        "the parameter")),
+    (one_row_twice, add_first, f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a"),
+    (two_parts_that_may_overlap, add_first, (
+        f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
+    (two_rows_that_change, swap_rows, (
+        f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
+    (a_part_with_a_name, bump, f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a"),
+    (a_named_part_changes, None, (
+        "row[...] = v changes the array of `row`, which is a view of another array, and NumPy would change both. Write "
+        "x[i][j] = v in the place of row = x[i] and row[j] = v; or row = row.copy() before")),
+    (chosen_by_an_expression, taken_here, (
+        "a[...] = v changes an array of the caller inside the traced `if` at test_changed_parts.py:"
+        f"{inspect.getsourcelines(chosen_by_an_expression)[1] + 2} (in chosen_by_an_expression), {_NOT_BACK}")),
+    (condition_of_a_while, taken_here, (
+        "a[...] = v changes an array of the caller inside the traced `while` at test_changed_parts.py:"
+        f"{inspect.getsourcelines(condition_of_a_while)[1] + 2} (in condition_of_a_while), {_NOT_BACK}")),
+    (parameter_in_a_branch, may_get_another_array, (
+        f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
+])
+def test_parts_that_others_would_see_change_are_refused_by_line(function: Any, at: Any, message: str) -> None:
+    lines, begin = inspect.getsourcelines(at or function)
+    line = next(begin + number for number, each in enumerate(lines) if each.rstrip().endswith("# here"))
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(function))(1.5, 2)
+    name = "change" if function is read_by_another_name else (at or function).__name__
+    assert str(refused.value) == f"{message}\n  at test_changed_parts.py:{line} (in {name})"
+
+
+def test_rows_at_traced_indices_differ_when_the_program_runs() -> None:
+    def added(x: Any, n: Any) -> Any:
+        m = np.arange(12.0).reshape(3, 4) * x
+        for i in range(n):
+            add_row(m[i], m[2], x)
+        return m
+    converted = jit(python_control_flow(added))
+    np.testing.assert_allclose(converted(1.5, 2), added(1.5, 2))
+    with pytest.raises(CheckError) as failed:
+        converted(1.5, 3)
+    assert str(failed.value).startswith(
+        "a function changes a row and reads another one of the same array, and here they are one row. Write "
+        "x[k].copy() for the one that it reads\n  at test_changed_parts.py:")
+    batched = jit(vmap(python_control_flow(added)))
+    np.testing.assert_allclose(batched(np.array([1.5, 0.5]), np.array([2, 1])), [added(1.5, 2), added(0.5, 1)])
+
+
+def test_what_the_refusal_of_a_condition_says_works() -> None:
+    def counted(x: Any, n: Any) -> Any:
+        m, k = np.ones((3, 4)) * x, n
+        found = taken_here(m[0])
+        while found > k:
+            k = k + 1
+            found = taken_here(m[0])
+        return m, k
+    assert_as_numpy(counted, (3.5, 2))
+
+
+def test_the_parts_that_only_a_read_function_gets_are_no_variables_of_the_loop() -> None:
+    def total(x: Any, n: Any) -> Any:
+        m, found = x * np.ones((3, 4)), 0.0
+        for i in range(n):
+            found = found + np.sum(m[i])
+        return found
+    program = fxgrad.make_program(python_control_flow(total))(1.5, 2)
+    loop = next(each for each in program.equations if each.primitive.name == "for")
+    assert [var.aval.shape for var in loop.outputs] == [(), ()]
