@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.core.sizes import has_symbolic_dim
+from fxgrad.engine.core.sizes import SymbolicDim, has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
     as_array_operand,
     as_axis_size,
@@ -57,7 +57,7 @@ def roll(a: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
         return new_array(reshape(roll(ravel(a), shift, 0), shape_of(a)), given)
     axes = axis if isinstance(axis, Sequence | np.ndarray) else [axis]
     several = isinstance(shift, Sequence) or shape_of(shift)
-    if several and any(shape_of(each) for each in shift):
+    if several and any(type(each) is not SymbolicDim and shape_of(each) for each in shift):
         raise ShapeError(at_user_line(f"roll: shift must be an integer or a vector of integers, got {shift!r}"))
     shifts = [shift[place] for place in range(len(shift))] if several else [shift]
     if len(shifts) != len(axes):

@@ -311,6 +311,8 @@ def test_which_rules_of_the_library_files_do_not_hold() -> None:
             if any(isinstance(each, ast.Name) and each.id in makers for each in (called, *decorated)):
                 found.add(path.relative_to(Path(fxgrad.__file__).parent).as_posix())
     # The first two for rules of users; `odeint` makes one about the user's function, and `wrt=` one about inner values,
-    # both kept as programs; that of a breakpoint calls Python; that of curvature is used up before it returns.
+    # both kept as programs; that of a breakpoint calls Python; that of curvature is used up before it returns; that of
+    # `implicit` refuses.
     assert found == {"engine/api/closures.py", "interop/jax_modules/custom_batching.py", "training/ode.py",
-                     "tools/inside/capturing.py", "tools/inside/stopping.py", "training/curvature/passes.py"}
+                     "tools/inside/capturing.py", "tools/inside/stopping.py", "training/curvature/passes.py",
+                     "training/implicit.py"}

@@ -26,6 +26,7 @@ from fxgrad.engine.control_flow.arrays import returned as returned  # noqa: PLC0
 from fxgrad.engine.control_flow.arrays import slots as slots  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import stored as stored  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import (
+    UNSET,
     Place,
     Text,
     block,
@@ -48,28 +49,19 @@ from fxgrad.engine.control_flow.blocks import mutable as mutable  # noqa: PLC041
 from fxgrad.engine.control_flow.blocks import raising as raising  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import rebinding as rebinding  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import text as text  # noqa: PLC0414
+from fxgrad.engine.control_flow.branches import branch as stage_branch
+from fxgrad.engine.control_flow.branches import choose, choose_at_hand
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
 from fxgrad.engine.control_flow.lending import Argument, lending, shifted
 from fxgrad.engine.control_flow.lending import entered as entered  # noqa: PLC0414  (an operator of converted code)
 from fxgrad.engine.control_flow.lending import given_back as given_back  # noqa: PLC0414
 from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
+from fxgrad.engine.control_flow.loops import Counter, Mark, loop
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
-from fxgrad.engine.control_flow.staging import (
-    UNSET,
-    Counter,
-    Mark,
-    Names,
-    cells_of,
-    choose,
-    choose_at_hand,
-    loop,
-    truth,
-    write,
-)
-from fxgrad.engine.control_flow.staging import branch as stage_branch
 from fxgrad.engine.control_flow.structures import containers_in, is_record
+from fxgrad.engine.control_flow.variables import Names, cells_of, truth, write
 from fxgrad.engine.ops.comparison import not_ as logical_not
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, current

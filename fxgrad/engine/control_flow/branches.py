@@ -1,0 +1,380 @@
+"""Tracing branches that Python cannot choose: they become `cond`, or both sides run where nothing is lost by it.
+
+Each side is traced with the cells of what it changes; then they get the results.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.control_flow.arrays import (
+    BlockArrays,
+    Item,
+    Left,
+    is_sole,
+    mark_shared,
+    owned_arrays,
+    owned_items,
+    shared_items,
+    shared_leaves,
+)
+from fxgrad.engine.control_flow.blocks import (
+    UNSET,
+    Block,
+    block,
+    note_choice,
+    refuse,
+    undo,
+)
+from fxgrad.engine.control_flow.names import RESULT, is_generated
+from fxgrad.engine.control_flow.structures import (
+    Flat,
+    Kept,
+    containers_in,
+    flatten,
+    has_unknown_length,
+    shared_in,
+    unflatten,
+    word_for,
+)
+from fxgrad.engine.control_flow.variables import (
+    ITEMS,
+    NOTHING,
+    Cells,
+    Containers,
+    Names,
+    TracedFunction,
+    Values,
+    cells_of,
+    count_items,
+    holds_same,
+    is_equal,
+    joined_aval,
+    lengths_differ,
+    read,
+    shown_name,
+    truth,
+    with_outputs,
+    write,
+)
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Literal, array_aval
+from fxgrad.engine.core.program import Program
+from fxgrad.engine.frontend.flat import TracedCall
+from fxgrad.engine.higher_order.branch import bind_branches
+from fxgrad.engine.higher_order.wiring import cast_to
+from fxgrad.engine.ops import arithmetic, comparison
+from fxgrad.engine.ops.comparison import and_, or_
+from fxgrad.engine.ops.parts import abs_p
+from fxgrad.engine.ops.pointwise import add_p
+from fxgrad.engine.ops.select import select_n
+from fxgrad.engine.ops.structural import convert
+from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.tree import TreeDef
+from fxgrad.lax.bodies import join_branches, trace_body
+
+
+class _Side(NamedTuple):
+    """A traced side: the values that it leaves, and in `kept` those that hold lists or dicts from before, as objects.
+
+    `outer` are these objects; `places` are the numbers of the outputs, by the identity of the flat value and the leaf.
+    `shared` are the arrays from before that an array may be, by the name and the number of the leaf.
+    """
+
+    traced: TracedCall
+    values: dict[str, Flat | None]
+    kept: dict[str, Flat]
+    outer: dict[str, list[Any]]
+    places: dict[tuple[int, int], int]
+    shared: dict[tuple[str, int], list[Any]]
+
+
+_Result = Callable[[], tuple[Values, Left]]
+
+
+def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: str, named: Any,
+                containers: Containers) -> _Side:
+    """Trace one side of a branch, which is named as the function `named`.
+
+    `result` returns the values that it leaves, and which of their arrays others may have.
+
+    Lists and dicts that it changes are added to `containers`, and have their items again.
+    """
+    values: dict[str, Flat | None] = {}
+    kept: dict[str, Flat] = {}
+    outer: dict[str, list[Any]] = {}
+    places: dict[tuple[int, int], int] = {}
+    outputs: list[Any] = []
+    shared_arrays: dict[tuple[str, int], list[Any]] = {}
+    around = Block("if" if what == "rest" else what, repeats=False)
+
+    def call() -> list[Any]:
+        with around:
+            function()
+            left, shared_in_side = result()
+        containers.add(around.changed)
+        found = {**left, **containers.read()}
+        shared = shared_in(found.values())
+        for name, value in found.items():
+            values[name] = None if value is UNSET else flatten(value)
+            objects, outer[name] = containers.with_kept(name, value, around.made)
+            if outer[name]:
+                kept[name] = flatten(objects)
+            outer[name] += [each for each in containers_in(value) if id(each) in shared]
+        for flat in (*values.values(), *kept.values()):
+            for number, aval in enumerate(() if flat is None else flat.avals):
+                if aval is not None and flat is not None:
+                    places[id(flat), number] = len(outputs)
+                    outputs.append(flat.leaves[number])
+        for name, flat in values.items():
+            if flat is not None and (name not in left or shared_in_side.is_shared(name)):
+                shared_arrays.update({(name, number): sources for number, sources in shared_leaves(
+                    flat.leaves, None if name in left else shared_in_side.in_items).items()})
+        return outputs
+
+    shown = TracedFunction(named)
+    try:
+        traced = trace_body(what, shown, call, [], [])
+    except Exception as error:
+        where = (f"code at {around.line}, which runs if {_JUMPS[when == 'true']}" if what == "rest" else
+                 f"side of the `{what}` at {around.line} for a condition that is {when}")
+        if not any(each.startswith("while tracing the ") for each in getattr(error, "__notes__", ())):
+            error.add_note(f"while tracing the {where}; both sides are traced")
+        raise
+    finally:
+        shown.forget_variables()
+        undo(around.changed)
+    return _Side(traced, values, kept, outer, places, shared_arrays)
+
+
+def branch(condition: Any, then: FunctionType, other: FunctionType | None, names: Names, what: str) -> None:
+    """Run one of two blocks in the program; live variables get their joint values."""
+    cells = cells_of(then, other)
+    owned, items = owned_arrays(cells), owned_items()
+    before = read(cells)
+    live = [name for name in names.live if name in cells]
+    predicate = truth(condition, what)
+    containers = Containers(cells)
+    sides: list[_Side] = []
+    while not sides or sides[0].values.keys() != sides[1].values.keys():  # one side changes a list, and so both have it
+        sides.clear()
+        try:
+            for function, when in ((then, "true"), (other, "false")):
+                arrays = BlockArrays(cells, before, live, owned, names.stored, items)
+                run = functools.partial(_run_side, function, arrays)
+                leave = functools.partial(_left_values, cells, live, arrays, containers)
+                sides.append(_trace_side(run, leave, what, when, then, containers))
+                write(cells, before)
+        finally:
+            write(cells, before)
+    write(cells, containers.change(_choose(what, predicate, sides, containers)))
+
+
+def _run_side(function: FunctionType | None, arrays: BlockArrays) -> None:
+    arrays.hold()
+    if function is not None:
+        function()
+
+
+def _left_values(cells: Cells, live: Sequence[str], arrays: BlockArrays, containers: Containers,
+                 ) -> tuple[Values, Left]:
+    shared = arrays.release(containers.by_name.values())
+    return read({name: cells[name] for name in live}), shared
+
+
+def _nothing() -> None:
+    pass
+
+
+def _run_expression(function: Callable[[], Any], arrays: BlockArrays, results: list[Any]) -> None:
+    arrays.hold()
+    results.append(function())
+
+
+def _left_value(results: list[Any], containers: Containers) -> tuple[Values, Left]:
+    around = block.get()
+    assert around is not None
+    shared = not is_sole(Item(results, 0))  # a name has it too
+    return {"~value": results[0]}, Left(
+        lambda _: shared, shared_items([*containers.by_name.values(), *(
+            change.container for change in around.changed.values())]))
+
+
+def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+    """Return the value of one of two expressions, chosen in the program."""
+    predicate = truth(condition, what)
+    arrays = BlockArrays({}, {}, (), (), (), owned_items())
+    containers = Containers({})
+    sides: list[_Side] = []
+    while not sides or sides[0].values.keys() != sides[1].values.keys():
+        sides.clear()
+        for function, when in ((then, "true"), (other, "false")):
+            results: list[Any] = []
+            sides.append(_trace_side(
+                functools.partial(_run_expression, function, arrays, results),
+                functools.partial(_left_value, results, containers), what, when, then, containers))
+    return containers.change(_choose(what, predicate, sides, containers))["~value"]
+
+
+def choose_at_hand(what: str, condition: Any, one: Any, other: Any) -> Any:
+    """Return one of two values, chosen in the program: a selection between scalars."""
+    avals = [aval_of(each) if type(each) is Tracer else array_aval(each) for each in (one, other)]
+    if _is_same(one, other) or any(aval is None or aval.shape for aval in avals):
+        return choose(what, condition, lambda: one, lambda: other)
+    joined = joined_aval(*avals)  # type: ignore[arg-type]
+    assert joined is not None
+    return _select(truth(condition, what), cast_to(one, joined), cast_to(other, joined))
+
+
+def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Containers) -> Values:
+    """Bind the choice between two traced sides; return the joint values by name."""
+    then, second_side = sides
+    results: Values = {}
+    recipes: tuple[list[Any], list[Any]] = ([], [])
+    waiting: list[tuple[str, list[Any], list[int], TreeDef]] = []
+    for name in then.values:
+        one, two = then.values[name], second_side.values[name]
+        objects = [side.kept.get(name) for side in sides]
+        if holds_same(*objects):  # the lists from before stay the objects that they are
+            one, two = objects
+        if one is None and two is None:
+            continue
+        if one is None or two is None:
+            if not is_generated(name):
+                raise refuse(f"`{name}` is set only if {_case(what, one is not None)}, and it is used after. Set it on "
+                             "both sides, or before")
+            whole = one or two
+            assert whole is not None
+            one = two = whole
+        if name.startswith(ITEMS) and lengths_differ(one, two):
+            raise refuse(f"{containers.shown(name)} is {count_items(one)} if {_case(what, True)}, and "
+                         f"{count_items(two)} otherwise. Both sides must leave as many items: choose a value first "
+                         "and change the list after the block, or write into an array with x[i] = v, and "
+                         "count")
+        if one.structure != two.structure or any(
+                (first is None) != (second is None) for first, second in zip(one.avals, two.avals, strict=True)):
+            raise refuse(f"{_differing(name, what, str(one), str(two))}. {_way_for(one, two)}")
+        leaves: list[Any] = []
+        open_leaves = []
+        for number, (first, second) in enumerate(zip(one.leaves, two.leaves, strict=True)):
+            lacks = [side.values[name] is None for side in sides]
+            if one.avals[number] is None:
+                if not is_equal(first, second):
+                    raise refuse(f"{_differing(name, what, word_for(first), word_for(second))}. Only arrays and "
+                                 f"numbers can be chosen by a traced condition{_way_for_objects(first, second)}")
+                leaves.append(first)
+            elif _is_same(first, second) and not any(lacks) and (
+                    type(first) is not Tracer or not first.tape.closed):
+                leaves.append(first)
+            else:
+                aval = joined_aval(one.avals[number], two.avals[number])  # type: ignore[arg-type]
+                if aval is None:
+                    raise refuse(f"{_differing(name, what, str(one.avals[number]), str(two.avals[number]))}. Both "
+                                 "sides must give arrays of one shape")
+                open_leaves.append(number)
+                leaves.append(None)
+                for side, flat, recipe, lack in zip(sides, (one, two), recipes, lacks, strict=True):
+                    recipe.append((None if lack else side.places[id(flat), number], aval))
+        waiting.append((name, leaves, open_leaves, one.structure))
+    programs = [with_outputs(side.traced.program, recipe) for side, recipe in zip(sides, recipes, strict=True)]
+    out_tree = tree.structure([0] * len(recipes[0]))
+    joined = join_branches(what, [_nothing, _nothing], ["true", "false"], [
+        TracedCall(program, side.traced.captured, out_tree) for program, side in zip(programs, sides, strict=True)])
+    outputs = iter(_bind_choice(predicate, joined.programs, joined.captured))
+    for name, leaves, open_leaves, structure in waiting:
+        for number in open_leaves:
+            leaves[number] = mark_shared(next(outputs), [side.shared.get((name, number)) for side in sides])
+        results[name] = unflatten(structure, leaves)
+        stay = {id(leaf.container) for leaf in leaves if type(leaf) is Kept}
+        note_choice(containers_in(results[name], stay), [
+            each for side in sides for each in side.outer[name] if id(each) not in stay])
+    return results
+
+
+_JUMP = "traced `break`, `continue` or `return` came before"
+_JUMPS = (f"a {_JUMP}", f"no {_JUMP}")
+
+
+def _way_for(one: Flat, two: Flat) -> str:
+    """Return what to write in the place of values whose structures differ."""
+    if NOTHING in (one.structure, two.structure):
+        return ("In the place of None, give values of the same type, and beside them a flag: found = True on one side, "
+                "and False on the other")
+    if has_unknown_length(one) != has_unknown_length(two):
+        return "Choose the bounds of the slice on both sides, and slice the array after the block"
+    if {*_keys(one)} == {*_keys(two)} != set() and _keys(one) != _keys(two):
+        return "Write the keys in one order"
+    return "Both sides must give values of one structure and type"
+
+
+def _keys(flat: Flat) -> list[Any]:
+    value = unflatten(flat.structure, flat.leaves)
+    return [*value] if type(value) is dict else []
+
+
+def _way_for_objects(one: Any, two: Any) -> str:
+    if callable(one) and callable(two):
+        return ". Call them in the branches"
+    if isinstance(one, str) and isinstance(two, str):
+        return ". Choose a number, and look the text up outside of the compiled function"
+    return ""
+
+
+def _case(what: str, when: bool) -> str:
+    return _JUMPS[when] if what == "rest" else f"the condition of this `{what}` is {'true' if when else 'false'}"
+
+
+def _differing(name: str, what: str, one: str, other: str) -> str:
+    """Return the sentence on a variable whose values on two sides do not fit together."""
+    if name == RESULT:
+        return f"the function returns {one} on one path and {other} on another, and a traced condition chooses"
+    return f"{shown_name(name)} is {one} if {_case(what, True)}, and {other} otherwise"
+
+
+def _bind_choice(predicate: Any, programs: Sequence[Program], captured: Sequence[Any]) -> list[Any]:
+    """Bind a choice between two programs; between scalars at hand, or cheap tests, it is a selection."""
+    then = programs[0]
+    if not then.outputs:
+        return []
+    scalars = all(aval.shape == () for aval in then.out_avals)
+    tests = all(aval.dtype == dtypes.bool_ for aval in then.out_avals)
+    if scalars and all(not program.equations or (tests and all(
+            equation.primitive in _CHEAP for equation in program.equations)) for program in programs):
+        sides = [apply_equations(program, captured) for program in programs]
+        return [_select(predicate, *pair) for pair in zip(*sides, strict=True)]
+    return bind_branches(convert(predicate, dtypes.int32), programs[::-1], captured)
+
+
+def _select(predicate: Any, then: Any, other: Any) -> Any:
+    """Return one of two scalars, chosen by the predicate."""
+    if aval_of(then).dtype == dtypes.bool_:
+        if _is_known(other, False):
+            return and_(predicate, then)
+        if _is_known(then, True):
+            return or_(predicate, other)
+    return select_n(predicate, other, then)
+
+
+def _is_known(value: Any, wanted: bool) -> bool:
+    value = value.value if type(value) is Literal else value
+    return isinstance(value, bool | np.bool_) and bool(value) is wanted
+
+
+_CHEAP = {comparison.eq_p, comparison.ne_p, comparison.lt_p, comparison.le_p, comparison.gt_p, comparison.ge_p,
+          comparison.not_p, comparison.and_p, comparison.or_p, add_p, arithmetic.sub_p, arithmetic.mul_p,
+          arithmetic.neg_p, abs_p}
+"""Operations that nothing is lost by computing in vain: they cost less than a branch, and warn of nothing."""
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two leaves are one value that Python knows."""
+    if one is other:
+        return True
+    return type(one) is type(other) and type(one) in (*PYTHON_SCALARS, str, bytes) and repr(one) == repr(other)
