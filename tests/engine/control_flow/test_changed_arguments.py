@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import fxgrad
-from fxgrad import grad, jit, python_control_flow, vmap
+from fxgrad import jit, python_control_flow
 from fxgrad.errors import ControlFlowError
-from tests.support.converted import assert_as_numpy
+from tests.support.converted import assert_as_numpy, assert_differentiable, assert_refused
 
 
 def swap(a, i, j):
@@ -218,14 +218,7 @@ def test_arrays_change_as_in_numpy(function: Any, args: tuple[float, int]) -> No
 
 @pytest.mark.parametrize("function", [heap_object, through_three_functions])
 def test_gradients_and_batches(function: Any) -> None:
-    def total(x: Any, n: Any) -> Any:
-        return np.sum(python_control_flow(function)(x, n)) * 1.0
-    step = 1e-6
-    expected = (total(0.7 + step, 3) - total(0.7 - step, 3)) / (2 * step)
-    np.testing.assert_allclose(jit(grad(total))(0.7, 3), expected, rtol=1e-6)
-    np.testing.assert_allclose(grad(total)(0.7, 3), expected, rtol=1e-6)
-    np.testing.assert_allclose(jit(fxgrad.jacfwd(total))(0.7, 3), expected, rtol=1e-6)
-    np.testing.assert_allclose(vmap(total)(np.array([0.7, 1.5]), np.array([3, 1])), [total(0.7, 3), total(1.5, 1)])
+    assert_differentiable(function)
 
 
 def mean_of(a):
@@ -350,12 +343,7 @@ _CALLER = "which the caller, another name or a view has too and would see change
         "run never or often. Pass `table` as an argument")),
 ])
 def test_changes_that_others_would_see_are_refused_by_line(function: Any, at: Any, message: str) -> None:
-    lines, begin = inspect.getsourcelines(at or function)
-    line = next(begin + number for number, each in enumerate(lines) if each.rstrip().endswith("# here"))
-    with pytest.raises(ControlFlowError) as refused:
-        jit(python_control_flow(function))(1.5, 2)
-    name = "put" if function is nested_function_called_by_another else (at or function).__name__
-    assert str(refused.value) == f"{message}\n  at test_changed_arguments.py:{line} (in {name})"
+    assert_refused(function, at, message, "put" if function is nested_function_called_by_another else None)
 
 
 def test_known_changes_of_two_parameters_are_numpys() -> None:

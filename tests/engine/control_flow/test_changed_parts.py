@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import fxgrad
-from fxgrad import grad, jit, python_control_flow, vmap
-from fxgrad.errors import CheckError, ControlFlowError
-from tests.support.converted import assert_as_numpy
+from fxgrad import jit, python_control_flow, vmap
+from fxgrad.errors import CheckError
+from tests.support.converted import assert_as_numpy, assert_differentiable, assert_refused
 
 
 def bump(a, i):
@@ -323,14 +323,7 @@ def test_parts_change_as_in_numpy(function: Any, args: tuple[float, int]) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [rows_of_a_matrix, slices, attributes])
 def test_gradients_and_batches(function: Any) -> None:
-    def total(x: Any, n: Any) -> Any:
-        return sum(np.sum(each) for each in fxgrad.tree.leaves(python_control_flow(function)(x, n))) * 1.0
-    step = 1e-6
-    expected = (total(0.7 + step, 3) - total(0.7 - step, 3)) / (2 * step)
-    np.testing.assert_allclose(jit(grad(total))(0.7, 3), expected, rtol=1e-6)
-    np.testing.assert_allclose(grad(total)(0.7, 3), expected, rtol=1e-6)
-    np.testing.assert_allclose(jit(fxgrad.jacfwd(total))(0.7, 3), expected, rtol=1e-6)
-    np.testing.assert_allclose(vmap(total)(np.array([0.7, 1.5]), np.array([3, 1])), [total(0.7, 3), total(1.5, 1)])
+    assert_differentiable(function)
 
 
 # --- parameters that get another array --------------------------------------------------------------------------------
@@ -573,12 +566,7 @@ _NOT_BACK = ("which does not give it back: an expression, the condition of a `wh
         f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
 ])
 def test_parts_that_others_would_see_change_are_refused_by_line(function: Any, at: Any, message: str) -> None:
-    lines, begin = inspect.getsourcelines(at or function)
-    line = next(begin + number for number, each in enumerate(lines) if each.rstrip().endswith("# here"))
-    with pytest.raises(ControlFlowError) as refused:
-        jit(python_control_flow(function))(1.5, 2)
-    name = "change" if function is read_by_another_name else (at or function).__name__
-    assert str(refused.value) == f"{message}\n  at test_changed_parts.py:{line} (in {name})"
+    assert_refused(function, at, message, "change" if function is read_by_another_name else None)
 
 
 def test_rows_at_traced_indices_differ_when_the_program_runs() -> None:
