@@ -165,6 +165,7 @@ def test_solvers_call_linear_functions_with_numbers(dtype: Any) -> None:
     np.testing.assert_allclose(grad(divide)(a), 1.0, rtol=8 * np.finfo(dtype).eps)
 
 
+@pytest.mark.slow
 def test_gradient_through_an_adaptive_solver_equals_that_of_the_unrolled_one() -> None:
     rate = np.float64(3.0)
     reference = grad(lambda r: adaptive(r, python_while))(rate)

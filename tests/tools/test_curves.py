@@ -76,6 +76,7 @@ def test_a_bar_in_a_notebook_is_replaced(notebook: list[Any], monkeypatch: pytes
     assert [re.search(r"[0-3]/3", data["text/html"]).group() for data in notebook] == ["1/3", "2/3", "3/3", "3/3"]
 
 
+@pytest.mark.slow
 def test_a_bar_that_is_left_ends_with_its_function(shown) -> None:
     step = debug.progress(lambda x: x + 1, 10)
     for _ in range(3):

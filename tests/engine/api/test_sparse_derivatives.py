@@ -490,6 +490,7 @@ def test_patterns_pickle_and_serve_another_process() -> None:
                                   fxgrad.jacobian(field, sparse=True)(X).toarray())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["together", "in turn", "loop"])
 @pytest.mark.parametrize("mode", ["forward", "reverse", "auto"])
 def test_compiled_passes_are_the_same_in_any_order(order: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -425,6 +425,7 @@ def test_a_check_in_a_branch_that_entries_differ_in_is_one_of_the_entries_that_r
         jit(vmap(vmap(branch)))(np.array([[1.0, -2.0], [-1.0, 2.0]]))
 
 
+@pytest.mark.slow
 def test_a_check_in_a_loop_that_entries_leave_at_different_turns() -> None:
     def total(x, n):
         def turn(i, t):

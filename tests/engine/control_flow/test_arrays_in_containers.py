@@ -114,6 +114,7 @@ def test_items_are_stored_as_numpy_does(function: Any, args: tuple[float, int]) 
     assert_as_numpy(function, args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [attributes, fields])
 def test_gradients_and_batches(function: Any) -> None:
     assert_differentiable(function)

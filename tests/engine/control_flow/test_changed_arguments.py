@@ -216,6 +216,7 @@ def test_arrays_change_as_in_numpy(function: Any, args: tuple[float, int]) -> No
     assert_as_numpy(function, args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [heap_object, through_three_functions])
 def test_gradients_and_batches(function: Any) -> None:
     assert_differentiable(function)

@@ -91,6 +91,7 @@ def test_lines_of_text(capsys: Any) -> None:
     assert capsys.readouterr().out == f"step 0  loss {loss:.6g}  h {h.mean():.6g} ± {h.std():.3g}\n"
 
 
+@pytest.mark.slow
 def test_a_table_of_the_last_steps(capsys: Any) -> None:
     watched = fxgrad.watch(train, "loss", "grads.norm", to="table")
     params = PARAMS

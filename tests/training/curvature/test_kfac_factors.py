@@ -256,6 +256,7 @@ def looked_up(table: Any, tokens: Any) -> Any:
     return fnp.sum(fnp.tanh(table[tokens]) * np.array([1.0, 2.0, 3.0]))
 
 
+@pytest.mark.slow
 def test_layers_in_branches_have_means_over_the_examples_that_run_them() -> None:
     x, tokens = draw(9, 4, 3), DRAWS.integers(0, 5, (9, 4))
     x[:, 0, 0] = [1, -1, 1, 1, -1, -1, 1, -1, 1]
@@ -296,6 +297,7 @@ def test_steps_of_a_loop_that_run_a_branch_are_its_positions() -> None:
     np.testing.assert_allclose(found.outputs[0], slopes.T @ slopes / 6, rtol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["expand", "reduce"])
 def test_factors_in_a_while_loop_are_those_of_its_steps(sharing: str) -> None:
     params = {"b": draw(3), "g": draw(3), "u": draw(3, 2), "w": draw(3, 3)}
@@ -328,6 +330,7 @@ def test_factors_in_a_while_loop_are_those_of_its_steps(sharing: str) -> None:
     np.testing.assert_allclose(norms ** 2, sum(np.sum(leaf.reshape(5, -1) ** 2, 1) for leaf in gradients.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["expand", "reduce"])
 @pytest.mark.parametrize("by_column", [False, True])
 def test_factors_of_lookups_in_a_while_loop_are_those_of_its_steps(sharing: str, by_column: bool) -> None:
