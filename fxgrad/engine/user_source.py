@@ -8,7 +8,7 @@ import linecache
 import threading
 from itertools import islice
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fxgrad.engine import user_lines
 from fxgrad.engine.caches import cached
@@ -83,6 +83,18 @@ def parse_source(source: str) -> ast.Module | None:
             return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def copy_tree(node: Any) -> Any:
+    """Return a copy of a syntax tree."""
+    if isinstance(node, list):
+        return [copy_tree(each) for each in node]
+    if not isinstance(node, ast.AST) or isinstance(node, ast.expr_context):
+        return node
+    copied = type(node).__new__(type(node))
+    for name, value in vars(node).items():
+        setattr(copied, name, copy_tree(value) if isinstance(value, list | ast.AST) else value)
+    return copied
 
 
 # --- replacements of in-place changes --------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ from fxgrad.engine.transforms.joint import record_joint
 from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.units import bytes_text, count_text, time_text
 from fxgrad.engine.user_lines import at_user_line, file_name, function_name, user_location
-from fxgrad.engine.user_source import parse_source
+from fxgrad.engine.user_source import copy_tree, parse_source
 from fxgrad.extend.registry import primitives
 
 __all__ = [
@@ -99,11 +99,11 @@ __all__ = [
     "PRIMAL", "Place", "Primitive", "Program", "ProgramAttribute", "Provenance", "RETURNED", "RULES", "Region",
     "RuleTransform", "Signature", "Source", "State", "StructuralKey", "TAGS", "TANGENT", "TODO", "TRANSPOSED", "Tracer",
     "Transformation", "Variable", "Zero", "all_analyses", "apply", "argument_aval", "at_source", "at_user_line",
-    "aval_of", "bind", "bind_equation", "bytes_text", "cache_key", "cached", "convert", "count_text", "definitions",
-    "derive", "drop_devices", "eval_program", "families", "file_name", "function_name", "has_tangent", "hide_frames",
-    "infer_types", "inner_first", "instantiate_zeros", "is_effectful", "join_scopes", "leaf_aval", "library_function",
-    "linearize_program", "live_equations", "memoize", "merge_equal_equations", "operation", "output_types",
-    "parameter_names", "parse_source", "primitives", "program_property", "pull_back_steps", "record_joint",
-    "region_roles", "region_scope", "remove_dead_code", "replace_programs", "require_all_paths", "require_program",
-    "simplify", "simplify_for_display", "time_text", "title_of", "trace_program", "trace_with_values", "transform_rule",
-    "transformation", "user_location"]
+    "aval_of", "bind", "bind_equation", "bytes_text", "cache_key", "cached", "convert", "copy_tree", "count_text",
+    "definitions", "derive", "drop_devices", "eval_program", "families", "file_name", "function_name", "has_tangent",
+    "hide_frames", "infer_types", "inner_first", "instantiate_zeros", "is_effectful", "join_scopes", "leaf_aval",
+    "library_function", "linearize_program", "live_equations", "memoize", "merge_equal_equations", "operation",
+    "output_types", "parameter_names", "parse_source", "primitives", "program_property", "pull_back_steps",
+    "record_joint", "region_roles", "region_scope", "remove_dead_code", "replace_programs", "require_all_paths",
+    "require_program", "simplify", "simplify_for_display", "time_text", "title_of", "trace_program",
+    "trace_with_values", "transform_rule", "transformation", "user_location"]

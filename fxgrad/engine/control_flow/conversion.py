@@ -12,7 +12,7 @@ from typing import Any
 from fxgrad.engine import tree
 from fxgrad.engine.caches import Cache, cached
 from fxgrad.engine.control_flow.blocks import LocalContainers, refuse
-from fxgrad.engine.control_flow.names import OPERATORS, copy_tree, is_generated
+from fxgrad.engine.control_flow.names import OPERATORS, is_generated
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
 from fxgrad.engine.control_flow.structures import UnknownLength
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
@@ -20,6 +20,7 @@ from fxgrad.engine.tracebacks import shorten_traceback
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.transparency.sources import FUTURE, nested_codes, syntax_tree
 from fxgrad.engine.user_lines import at_user_line, file_name, function_name, is_user_file
+from fxgrad.engine.user_source import copy_tree
 from fxgrad.errors import ConcretizationError, UnsupportedError
 
 _conversions = Cache("converted control flow", 1024)

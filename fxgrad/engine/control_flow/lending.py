@@ -307,15 +307,14 @@ class Loan:
                     self._take(cell, places[0][0])
 
     def _may_take(self, cell: CellType, slot: Slot, name: str, depth: int | None) -> bool:
-        if type(slot) is not Item and name and not is_carried(slot, name, self._depth if depth is None else depth):
-            self.outside.append(cell)
+        if (name or type(slot) is Item) and not _is_given_back(slot, name, depth, self._depth):
+            if type(slot) is not Item:
+                self.outside.append(cell)
             return False
         holders: list[Any] = [content_of(cell)]
         around = block.get()
         expected = 1 if around is None else around.alone.get(id(holders[0]), 1)
-        if count_others(holders) != expected + 1 or not owns_elements(holders[0]):
-            return False
-        return type(slot) is not Item or slot.may_change()
+        return count_others(holders) == expected + 1 and owns_elements(holders[0])
 
     def _take(self, cell: CellType, slot: Slot) -> None:
         array = slot.cell_contents

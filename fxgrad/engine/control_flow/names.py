@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 Nodes = ast.AST | Sequence[ast.AST]
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -27,9 +26,8 @@ def is_generated(name: str) -> bool:
 
 
 _SCOPES = (*FUNCTIONS, ast.ClassDef)
-_LEAVES = ("ctx", "op", "ops", "id", "attr", "kind", "type_comment", "n", "s")
+_LEAVES = frozenset({"ctx", "op", "ops", "id", "attr", "kind", "type_comment", "n", "s"})
 """Fields of nodes without names, calls or statements."""
-_inner_fields: dict[type[ast.AST], tuple[str, ...]] = {}
 
 
 def walk_scope(nodes: Nodes) -> Iterator[ast.AST]:
@@ -40,22 +38,18 @@ def walk_scope(nodes: Nodes) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
-        fields = _inner_fields.get(type(node))
-        if fields is None:
-            fields = _inner_fields[type(node)] = tuple(each for each in node._fields if each not in _LEAVES)
-        if isinstance(node, _SCOPES):
-            if isinstance(node, ast.ClassDef):
-                waiting += [*node.bases, *node.keywords, *node.decorator_list]
-                continue
+        if isinstance(node, ast.ClassDef):
+            waiting += [*node.bases, *node.keywords, *node.decorator_list]
+        elif isinstance(node, FUNCTIONS):
             waiting += [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
             waiting += [] if isinstance(node, ast.Lambda) else node.decorator_list
-            continue
-        for field in fields:
-            value = getattr(node, field, None)
-            if isinstance(value, list):
-                waiting += [each for each in value if isinstance(each, ast.AST)]
-            elif isinstance(value, ast.AST):
-                waiting.append(value)
+        else:
+            for field in node._fields:
+                value = None if field in _LEAVES else getattr(node, field, None)
+                if isinstance(value, list):
+                    waiting += [each for each in value if isinstance(each, ast.AST)]
+                elif isinstance(value, ast.AST):
+                    waiting.append(value)
 
 
 def bound_names(nodes: Nodes) -> set[str]:
@@ -168,7 +162,7 @@ def _bound_outside_comprehensions(nodes: Nodes) -> set[str]:
             found.update(each.target.id for each in ast.walk(node) if isinstance(each, ast.NamedExpr))
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             found.add(node.id)
-        elif not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        elif not isinstance(node, _SCOPES):
             waiting += ast.iter_child_nodes(node)
         elif not isinstance(node, ast.Lambda):
             found.add(node.name)
@@ -194,7 +188,7 @@ def read_names(nodes: Nodes) -> set[str]:
             names.update(getattr(node, "flags", ()))  # of `UnsetFlags`
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             names.add(node.target.id)
-        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+        elif isinstance(node, _SCOPES):
             names |= free_names(node)
         elif isinstance(node, _COMPREHENSIONS):
             first, parts = node.generators[0].iter, [*ast.iter_child_nodes(node)]
@@ -216,21 +210,9 @@ def free_names(node: ast.AST) -> set[str]:
     return (read_names(body) - own) | declared
 
 
-def copy_tree(node: Any) -> Any:
-    """Return a copy of a syntax tree."""
-    if isinstance(node, list):
-        return [copy_tree(each) for each in node]
-    if not isinstance(node, ast.AST) or isinstance(node, ast.expr_context):
-        return node
-    copied = type(node).__new__(type(node))
-    for name, value in vars(node).items():
-        setattr(copied, name, copy_tree(value) if isinstance(value, list | ast.AST) else value)
-    return copied
-
-
 def nested_functions(nodes: Nodes) -> list[ast.AST]:
     """Return the nodes of functions and classes defined in the scope."""
-    return [node for node in walk_scope(nodes) if isinstance(node, (*FUNCTIONS, ast.ClassDef))]
+    return [node for node in walk_scope(nodes) if isinstance(node, _SCOPES)]
 
 
 def has_walrus(node: ast.AST) -> bool:

@@ -21,7 +21,6 @@ from fxgrad.engine.control_flow.names import (
     Nodes,
     bound_names,
     changed_by_call,
-    copy_tree,
     dotted,
     free_names,
     has_walrus,
@@ -34,6 +33,7 @@ from fxgrad.engine.control_flow.names import (
     stored_names,
     walk_scope,
 )
+from fxgrad.engine.user_source import copy_tree
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)

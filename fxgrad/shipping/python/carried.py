@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
 import functools
 import inspect
 import sys
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import dtypes, errors
-from fxgrad.extend import Aval, Literal, Primitive, StructuralKey, at_user_line
+from fxgrad.extend import Aval, Literal, Primitive, StructuralKey, at_user_line, copy_tree
 from fxgrad.extend.kernels import ArrayKernel
 from fxgrad.shipping.python import constants
 from fxgrad.shipping.python.trees import (
@@ -154,7 +153,7 @@ class Carrier:
             assigned = assigned_value(values, name)
             if assigned is None:
                 raise
-            text = ast.unparse(_Renaming(self, values, None).visit(copy.deepcopy(assigned)))
+            text = ast.unparse(_Renaming(self, values, None).visit(copy_tree(assigned)))
             return self._constant(values[name], name, text)
 
     def _constant(self, value: Any, wanted: str, text: str) -> str:
@@ -220,7 +219,7 @@ class Carrier:
                 return path
         refuse_internals(kind)
         name = self._remember(kind, kind.__name__)
-        node = copy.deepcopy(class_node(kind))
+        node = copy_tree(class_node(kind))
         node.name, node.decorator_list = name, [self._resolve(each, kind) for each in node.decorator_list]
         node.bases = [self._resolve(base, kind) for base in node.bases]
         node.body = [self._member(member, kind) for member in node.body]
@@ -252,7 +251,7 @@ class Carrier:
         node = function_node(function)
         if not isinstance(node, ast.Lambda) or any(isinstance(each, ast.Lambda) for each in ast.walk(node.body)):
             return None
-        written = self._rewrite_function(copy.deepcopy(node), function)
+        written = self._rewrite_function(copy_tree(node), function)
         texts = dict(zip([arg.arg for arg in written.args.args], operands, strict=False))
         named = {name: ast.unparse(default) for name, default in zip(
             [arg.arg for arg in written.args.kwonlyargs], written.args.kw_defaults, strict=True) if default is not None}
@@ -281,7 +280,7 @@ class Carrier:
         node = function_node(function)
         name = self._remember(value, self.operation if function.__name__ in UNTOLD else function.__name__)
         self._known[id(function)] = function, name
-        written = self._rewrite_function(copy.deepcopy(node), function)
+        written = self._rewrite_function(copy_tree(node), function)
         if isinstance(written, ast.Lambda):
             written = ast.FunctionDef(name, written.args, [ast.Return(written.body)], [])
         written.name, written.decorator_list = name, []

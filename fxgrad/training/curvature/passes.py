@@ -253,8 +253,7 @@ class _Collecting:
                         operands.update((each, self._absent(each, depth)) for each in missing)
                 return results, dict(sorted(operands.items()))
             return branch
-        results, operands = switch(index, [of_branch(number) for number in range(len(branches))])
-        return results, operands
+        return switch(index, [of_branch(number) for number in range(len(branches))])
 
     def _absent(self, number: int, depth: int) -> list[Any]:
         """Return the operands of a use in a branch that did not run, the path to which has the length `depth`."""
