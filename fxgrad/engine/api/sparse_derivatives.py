@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from fxgrad.engine.analyses.coloring import Coloring, Compression
-from fxgrad.engine.analyses.index_sets import Dependence, identity
+from fxgrad.engine.analyses.index_sets import Dependence, identity, starts_of
 from fxgrad.engine.analyses.index_sets import joined as join_dependences
 from fxgrad.engine.analyses.sparsity import dependences, known_values
 from fxgrad.engine.analyses.sparsity_values import Walk
@@ -80,9 +80,9 @@ def find_pattern(traced: TracedCall, main: int, moving: Sequence[bool]) -> Found
         if marks == (wrt, main) and all(map(_is_same, values, captured)):
             return found
     explicit = [None] * (len(program.inputs) - program.captured)
-    values = known_values(derived.program, [*captured, *explicit])
     half: Linearized = derived.extra
-    residuals = values[len(values) - half.linear.captured:] if half.linear.captured else []
+    first = len(derived.program.outputs) - half.linear.captured
+    residuals = known_values(derived.program, [*captured, *explicit], first)
     found = _analyze(traced, main, half, residuals)
     found = found._replace(pattern=kept.unique(program, found.pattern))
     del kept.found[:1 - _PATTERNS]
@@ -378,7 +378,7 @@ def _blocks_of(pattern: Pattern, heights: Sequence[int], widths: Sequence[int]) 
         for width in widths:
             entries = np.flatnonzero((rows >= above) & (rows < above + height)
                                      & (columns >= left) & (columns < left + width))
-            starts = np.r_[0, np.cumsum(np.bincount(rows[entries] - above, minlength=height))]
+            starts = starts_of(np.bincount(rows[entries] - above, minlength=height))
             blocks.append(Block((height, width), starts, columns[entries] - np.int32(left), entries))
             left += width
         above += height
