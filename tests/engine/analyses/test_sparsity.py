@@ -105,8 +105,8 @@ def _linearized(primitive: Primitive, params: dict[str, Any], args: Sequence[Any
 
 
 def _pattern(derived: Any, half: Any, inputs: Sequence[Any], count: int) -> tuple[Any, list[Any]]:
-    known = known_values(derived.program, [None if each is None else np.asarray(each)
-                                           for each in (*derived.captured, *inputs)], len(derived.program.outputs) - count)
+    values = [None if each is None else np.asarray(each) for each in (*derived.captured, *inputs)]
+    known = known_values(derived.program, values, len(derived.program.outputs) - count)
     avals = half.linear.in_avals[count:]
     width = sum(aval.size for aval in avals)
     if width > WIDTH or not any(half.nonzero_outputs):
