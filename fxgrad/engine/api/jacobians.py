@@ -155,8 +155,8 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
         return by_names("hessian", hessian, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
                         chunk_size=chunk_size, sparse=sparse)
     if not _is_dense(sparse):
-        return _jacobian_of("hessian", grad(fun, argnums, has_aux), argnums, has_aux, holomorphic, chunk_size, "auto",
-                            with_value=False, sparse=sparse, of=fun)
+        return _jacobian_of("hessian", grad(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic,
+                            chunk_size, "auto", with_value=False, sparse=sparse, of=fun)
     first = jacrev(fun, argnums, has_aux, holomorphic, chunk_size=chunk_size)
     second = jacfwd(first, argnums, has_aux, holomorphic, chunk_size)
     return transformation("hessian", fun, argnums)(second)

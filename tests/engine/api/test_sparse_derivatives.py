@@ -556,3 +556,17 @@ def test_passes_are_ordered_by_what_they_take(monkeypatch: pytest.MonkeyPatch) -
     assert order(wide, 500) == "together"
     assert order(wide, 50_000) == "loop"
     assert order(lambda x: fnp.tanh(matrix @ x) * x, 40) == "together"
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_holomorphic_functions_have_sparse_jacobians_and_hessians(dtype: str) -> None:
+    x = (np.arange(1.0, 6.0) + 1j * np.array([0.5, -1.0, 2.0, 0.0, 1.0])).astype(dtype)
+
+    def function(x: Any) -> Any:
+        return x[1:] ** 2 * x[:-1]
+    found = fxgrad.jacobian(function, sparse=True, holomorphic=True)(x)
+    assert (found.dtype, found.nnz) == (np.dtype(dtype), 8)
+    np.testing.assert_allclose(found.toarray(), jax.jacfwd(function, holomorphic=True)(x), rtol=1e-5)
+    second, aux = fxgrad.hessian(lambda x: (fnp.sum(function(x)), x[0]), has_aux=True, sparse=True, holomorphic=True)(x)
+    assert (second.dtype, second.nnz, aux) == (np.dtype(dtype), 12, x[0])
+    np.testing.assert_allclose(second.toarray(), fxgrad.hessian(lambda x: fnp.sum(function(x)), holomorphic=True)(x))
