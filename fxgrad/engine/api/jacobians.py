@@ -22,7 +22,7 @@ from fxgrad.engine.api.arguments import (
 from fxgrad.engine.api.forward import jvp_of
 from fxgrad.engine.api.inner_arguments import with_respect_to
 from fxgrad.engine.api.jacobian_passes import Passes
-from fxgrad.engine.api.reverse import grad, trace_differentiated
+from fxgrad.engine.api.reverse import Differentiation, grad, trace_differentiated
 from fxgrad.engine.api.sparse_derivatives import sparse_values
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.derivation.derive import Derived, derive
@@ -224,6 +224,7 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(at_user_line(f'{what}: mode={mode!r}; it must be "auto", "forward" or "reverse"'))
     check_chunk_size(what, chunk_size)
+    gradient = None if of is None or has_aux or holomorphic else Differentiation("grad", of, argnums)
 
     @transformation(what, of or fun, argnums)
     @hide_frames
@@ -231,7 +232,9 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
         selected = select_arguments(what, fun, argnums, args)
         avals = leaf_avals(what, selected)
         check_differentiable(what, selected, avals, holomorphic=holomorphic, allow_int=allow_int)
-        traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
+        traced, aux = gradient and gradient.trace(selected, avals, args, kwargs), None
+        if traced is None:
+            traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
         main = traced.out_tree.num_leaves
         _check_outputs(what, of or fun, avals, traced.program.out_avals[:main], holomorphic)
         moving = [has_tangent(aval) for aval in avals]

@@ -26,7 +26,7 @@ from fxgrad.engine.api.arguments import (
 from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.factored_jacobians import can_factor, push_identity
 from fxgrad.engine.api.jacobian_passes import Passes, pullback_program
-from fxgrad.engine.api.reverse import grad, trace_differentiated
+from fxgrad.engine.api.reverse import Differentiation, grad, trace_differentiated
 from fxgrad.engine.api.sparse_patterns import Pattern, lines_of, pattern_of_matrix
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
@@ -291,19 +291,23 @@ def sparsity(fun: Callable[..., Any], argnums: Argnums = 0, *, argnames: Argname
     if argnames is not None:
         return by_names("sparsity", sparsity, fun, argnames, argnums)
 
-    def of_call(what: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pattern:
-        selected = select_arguments(what, function, argnums, args)
-        avals = leaf_avals(what, selected)
-        check_differentiable(what, selected, avals)
-        traced, _ = trace_differentiated(what, function, False, args, kwargs, selected, avals)
+    gradient = Differentiation("grad", fun, argnums)
+
+    def of_call(is_second: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pattern:
+        selected = select_arguments("sparsity", fun, argnums, args)
+        avals = leaf_avals("sparsity", selected)
+        check_differentiable("sparsity", selected, avals)
+        traced = gradient.trace(selected, avals, args, kwargs) if is_second else None
+        if traced is None:
+            traced, _ = trace_differentiated("sparsity", grad(fun, argnums) if is_second else fun, False, args, kwargs,
+                                             selected, avals)
         found = find_pattern(traced, traced.out_tree.num_leaves, [has_tangent(aval) for aval in avals])
-        return found.pattern if function is fun else _symmetric(traced, found.pattern)
+        return _symmetric(traced, found.pattern) if is_second else found.pattern
 
     @transformation("sparsity", fun, argnums)
     @hide_frames
     def find(*args: Any, **kwargs: Any) -> Sparsity:
-        return Sparsity(lambda: of_call("sparsity", fun, args, kwargs),
-                        lambda: of_call("sparsity", grad(fun, argnums), args, kwargs))
+        return Sparsity(lambda: of_call(False, args, kwargs), lambda: of_call(True, args, kwargs))
     return find
 
 
