@@ -232,7 +232,8 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
         selected = select_arguments(what, fun, argnums, args)
         avals = leaf_avals(what, selected)
         check_differentiable(what, selected, avals, holomorphic=holomorphic, allow_int=allow_int)
-        traced, aux = gradient and gradient.trace(selected, avals, args, kwargs), None
+        aux = None
+        traced = None if gradient is None else gradient.trace(selected, avals, args, kwargs)
         if traced is None:
             traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
         main = traced.out_tree.num_leaves
