@@ -15,6 +15,7 @@ import numpy as np
 import fxgrad.numpy as fnp
 
 HELD: Any = None
+ROW = [0.5, 0.25, 1.0]
 OTHER = types.SimpleNamespace(value=None)
 MODULE = types.ModuleType("held_values")
 
@@ -176,6 +177,18 @@ def product(x: Any, y: Any, scale: float = 1.0) -> Any:
     return x * y * scale
 
 
+def within_a_row(value: Any) -> Held:
+    """The library takes a container of a container that holds the value."""
+    held = [value, 2.0 * value]
+    return Held(lambda w: np.sum(fnp.array([w[:2], held]) * fnp.array([held, w[1:]])),
+                lambda new: held.__setitem__(0, new))
+
+
+def within_a_block(value: Any) -> Held:
+    held = [value, 2.0 * value]
+    return Held(lambda w: np.sum(fnp.array([[w, w], held]) ** 3), lambda new: held.__setitem__(0, new))
+
+
 HOLDERS = [of_global, of_cell, of_default, of_keyword_default, of_module, of_attribute, of_class, of_method,
            of_namespace, of_list, of_loop, of_dict, of_helper, of_comprehension, of_argument, of_keyword,
            of_container_argument, of_computation, of_partial]
@@ -254,6 +267,12 @@ def texts(name: Any) -> Held:
 def places(index: Any) -> Held:
     held = [index]
     return Held(lambda w: np.sum(w[held[0]] ** 2) + np.sum(w), lambda new: held.__setitem__(0, new))
+
+
+def listed_places(index: Any) -> Held:
+    held = [0, index]
+    return Held(lambda w: np.sum(w[held] ** 2) + np.sum(w[[held, [1, 0]]]) + np.sum(w),
+                lambda new: held.__setitem__(1, new))
 
 
 def axes(axis: Any) -> Held:
@@ -419,6 +438,10 @@ def changes_in_place(w: Any) -> Any:
 def changes_a_list(w: Any) -> Any:
     LIST.append(1.0)
     return np.sum(w * w)
+
+
+def stacks_a_list(w: Any) -> Any:
+    return np.sum(fnp.array([w, ROW]) ** 2)
 
 
 LIST: list[float] = []

@@ -324,6 +324,7 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
     if probe.plan.lines != first.plan.lines or probe.codes != first.codes or not _are_equal(
             probe.recording, Recording(recording.reached, recording.outputs, probe.recording.captured)):
         raise Refusal("what it records depends on the values of arrays or numbers")
+    _check_constants(first, probe)
     _check_loads(probe)
     plan = first.plan
     load = plan.function(plan.lines, [f"return [{', '.join(first.codes)}]"])
@@ -400,10 +401,10 @@ class _Interpretation:
         leaves, self.out_tree = tree.flatten(output)
         if not all(type(leaf) is Tracer and leaf.tape is again for leaf in leaves):
             raise Refusal("it returns something else than traced arrays")
-        if len(interpreter.captures) != len(again.captured):
+        if len(interpreter.recorder.captures) != len(again.captured):
             raise Refusal("it captures values in a way that is not interpreted")
         self.recording = Recording(again.reached, tuple([leaf.variable for leaf in leaves]), [*again.captured])
-        self.codes = [code or "" for code in interpreter.captures]
+        self.codes = [code or "" for code in interpreter.recorder.captures]
 
     def _other_argument(self, code: str, value: Any, kind: Kind) -> Item:
         """Return the item of an argument that is not traced; the function sees its NumPy arrays as `Array`s."""
@@ -484,6 +485,13 @@ def _same_value(one: Any, other: Any) -> bool:
         return True
     left, right = np.asarray(one), np.asarray(other)
     return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
+
+
+def _check_constants(first: _Interpretation, probe: _Interpretation) -> None:
+    """Raise `Refusal` if a value was captured as a constant, and was another one with perturbed data."""
+    for code, one, other in zip(first.codes, first.recording.captured, probe.recording.captured, strict=True):
+        if code in first.plan.namespace and not _same_value(one, other):
+            raise Refusal("what it records depends on the values of arrays or numbers")
 
 
 def _check_loads(probe: _Interpretation) -> None:
