@@ -447,8 +447,13 @@ def stacks_a_list(w: Any) -> Any:
 LIST: list[float] = []
 DATA = np.array([2.0, 1.0, 0.5, 3.0])
 
-OPAQUE = [counts_calls, prints, tries, stores, draws, asks, changes_global, uses_with, formats, imports,
-          reads_property, reads_everything, reads_slot, yields, changes_in_place, changes_a_list]
+def bins(w: Any) -> Any:
+    """The edges decide by their order what is recorded."""
+    return np.sum(fnp.digitize(w, DATA[1::-1]) * w)
+
+
+OPAQUE = [bins, counts_calls, prints, tries, stores, draws, asks, changes_global, uses_with, formats, imports,
+          reads_property, reads_everything, reads_slot, stacks_a_list, yields, changes_in_place, changes_a_list]
 BY_VALUE = [looks_at_data, by_data, to_int, of_size]
 """Functions that depend on values of an array."""
 

@@ -304,28 +304,20 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
                 tape: Tape) -> Replay:
     """Return the replay of a call that was recorded; raise `Refusal` if the function is not shown to be transparent.
 
-    The function is interpreted twice: with the values that it read, which must give its own recording; and with other
+    The function is interpreted with the values that it read, which must give its own recording; and twice with other
     values of all data, of the same types, which must give the same program, and what the loads give for these values.
     """
     recording = Recording(tape.reached, tuple(traced.program.outputs), [*tape.captured])
     first = _Interpretation(function, kind, args, kwargs, tape, None)
     if first.out_tree != traced.out_tree or not _are_equal(first.recording, recording):
         raise Refusal("the interpretation records something else than the function")
-    others: dict[str, Any] = {}
-
-    def perturb(code: str, value: Any) -> Any:
-        if code in first.plan.pinned:
-            return value
-        if code not in others:
-            others[code] = perturbed(value)
-        return others[code]
-
-    probe = _Interpretation(function, kind, args, kwargs, tape, perturb)
-    if probe.plan.lines != first.plan.lines or probe.codes != first.codes or not _are_equal(
-            probe.recording, Recording(recording.reached, recording.outputs, probe.recording.captured)):
-        raise Refusal("what it records depends on the values of arrays or numbers")
-    _check_constants(first, probe)
-    _check_loads(probe)
+    for change in (perturbed, contrasting):
+        probe = _Interpretation(function, kind, args, kwargs, tape, _Overrides(first.plan.pinned, change))
+        if probe.plan.lines != first.plan.lines or probe.codes != first.codes or not _are_equal(
+                probe.recording, Recording(recording.reached, recording.outputs, probe.recording.captured)):
+            raise Refusal("what it records depends on the values of arrays or numbers")
+        _check_constants(first, probe)
+        _check_loads(probe)
     plan = first.plan
     load = plan.function(plan.lines, [f"return [{', '.join(first.codes)}]"])
     loaded = load(args, kwargs)
@@ -333,6 +325,21 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
         raise Refusal("what it reads changes while it is read")
     return Replay(kind, load, tape.reached, recording.outputs, traced.program, traced.out_tree,
                   settings_of_recordings(), plan, first.codes, first.leaves, first.trees)
+
+
+class _Overrides:
+    """Other values of data, by the codes of their paths; those whose value is guarded stay."""
+
+    def __init__(self, pinned: frozenset[str], change: Callable[[Any], Any]) -> None:
+        self._pinned, self._change = pinned, change
+        self._changed: dict[str, Any] = {}
+
+    def __call__(self, code: str, value: Any) -> Any:
+        if code in self._pinned:
+            return value
+        if code not in self._changed:
+            self._changed[code] = self._change(value)
+        return self._changed[code]
 
 
 def direct_call(replay: Replay, program: Program, captured: Sequence[Any], values: int, single: bool,
@@ -526,6 +533,27 @@ def perturbed(value: Any) -> Any:
     else:
         with np.errstate(all="ignore"):
             made = (value * value.dtype.type(1.25) + value.dtype.type(0.375)).astype(value.dtype)
+    return _of_class(made, value)
+
+
+def _of_class(made: Any, value: Any) -> Any:
+    """Return a copy of an array of the class of another one, and writable if that is."""
     made = np.array(made)
     made.flags.writeable = value.flags.writeable
     return made.view(Array) if type(value) is Array else made
+
+
+def contrasting(value: Any) -> Any:
+    """Return a value of the same type that differs where `perturbed` does not: in its sign, the order of its elements.
+
+    Integers are all equal, and in the range of those that there are: they may be indices.
+    """
+    if not isinstance(value, np.ndarray):
+        return type(value)(-1.25 * value - 0.375) if np.isfinite(value) else type(value)(-0.625)
+    if value.dtype.kind in "iu":
+        made = np.full_like(value, value.min()) if value.size else value
+    elif value.dtype.kind == "b":
+        made = np.roll(value.reshape(-1), 1).reshape(value.shape)
+    else:
+        made = np.negative(np.asarray(perturbed(value)))
+    return _of_class(made, value)

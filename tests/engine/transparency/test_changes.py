@@ -114,7 +114,7 @@ def test_arrays_that_change(holder) -> None:
 
 
 @pytest.mark.parametrize(("make", "values"), [
-    (held.within_a_row, [0.5, 0.25, 0.25, -0.0, np.float64(3.0), np.float32(0.1), 2, True, math.nan, 1j, "a", ARRAY]),
+    (held.within_a_row, [0.5, 0.25, -0.0, np.float64(3.0), np.float32(0.1), 2, True, math.nan, 1j, "a", ARRAY]),
     (held.within_a_block, [ARRAY, ARRAY + 0.25, W, 2.0 * W, ARRAY.astype("f4"), np.arange(3), 1j * W, 0.5, None])],
     ids=lambda value: getattr(value, "__name__", ""))
 def test_containers_within_containers_that_the_library_takes(make, values, monkeypatch) -> None:
@@ -154,7 +154,8 @@ def test_numbers_that_change(holder) -> None:
     (held.steps, [2, 3, True, np.int64(2), 0, -1, 2.0]),
     (held.flags, [True, False, 1, 0, 2, "", "a", None, [], [0], 0.0]),
     (held.texts, ["sin", "cos", "SIN", None, b"sin"]), (held.places, [0, 1, -1, True, slice(1, None), [0, 1], None]),
-    (held.listed_places, [0, 1, -1, 1, True, 0.5, None, [0]]), (held.axes, [0, 1, -1, True, None]), (held.thresholds, [0.6, 0.4, 0.6, 1, 0, math.nan, np.float64(0.6), True]),
+    (held.listed_places, [0, 1, -1, 1, True, 0.5, None, [0]]),
+    (held.axes, [0, 1, -1, True, None]), (held.thresholds, [0.6, 0.4, 0.6, 1, 0, math.nan, np.float64(0.6), True]),
     (held.nothing, [None, 2.0, None, 1, np.array(2.0)]),
     (held.lengths, [[1.0], [1.0, 2.0], (1.0,), "ab", ARRAY, {1: 2}]),
     (held.branches, [1.0, 1, True, "a", None, np.float64(2.0), ARRAY])],
