@@ -25,7 +25,7 @@ from fxgrad.engine.core.avals import Aval, array_aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.executors import FREQUENT
 from fxgrad.engine.executors import numpy as numpy_executor
-from fxgrad.engine.frontend.flat import TracedCall, finish_trace, parameter_names
+from fxgrad.engine.frontend.flat import TracedCall, finish_trace, parameter_names, plain_outside
 from fxgrad.engine.tracing import interning, observers
 from fxgrad.engine.tracing.interning import PrefixNode
 from fxgrad.engine.tracing.provenance import enclosing_display_tape
@@ -351,11 +351,13 @@ def direct_call(replay: Replay, program: Program, captured: Sequence[Any], value
     While `rewriting` returns something, it misses.
     """
     plan = replay.plan
-    given = ", ".join([*map(plan.constant, captured), *replay.codes, *replay.leaves])
+    codes = [f"{code}.view(ndarray)" if type(value) is Array else code
+             for code, value in zip(replay.codes, loaded, strict=True)]
+    given = ", ".join([*map(plan.constant, plain_outside(captured)), *codes, *replay.leaves])
     slots = iter([f"r[{values + place}]" for place in range(len(replay.leaves))])
     trees = [make(slots) for make in replay.trees]
     gradient = trees[0] if single else f"({', '.join(trees)},)"
-    is_frequent = all(type(value) in FREQUENT for value in (*captured, *loaded, *leaves))
+    is_frequent = all(type(value) in FREQUENT for value in (*plain_outside(captured), *plain_outside(loaded), *leaves))
     default, executor, epoch = replay.settings
     # The program runs outside of the block that takes exceptions for misses.
     return plan.function([_SETTINGS_DIFFER, *plan.argument_lines, *plan.lines], [
