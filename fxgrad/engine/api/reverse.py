@@ -248,7 +248,7 @@ class _Differentiation:
                 found = without_safe_calls(found)
             if place is not None and not found.captures_tracers:
                 tape.cache_put(place, found)
-        inputs = [*plain_outside(tape.captured), *selected.leaves, *plain_outside(forced)]
+        inputs = [*plain_outside(tape.captured), *selected.leaves, *(plain_outside(forced) if forced else ())]
         return self._run(found, inputs, len(leaves), avals, selected, aux)
 
     def _replay_run(self, run: Run, avals: Sequence[Aval], selected: Selected) -> tuple[Any, Any, Any]:
