@@ -189,9 +189,46 @@ def within_a_block(value: Any) -> Held:
     return Held(lambda w: np.sum(fnp.array([[w, w], held]) ** 3), lambda new: held.__setitem__(0, new))
 
 
+class Layer:
+    """An object that is called."""
+
+    rate = 0.5
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, w: Any) -> Any:
+        return np.tanh(w) * self.value
+
+    @staticmethod
+    def halved(w: Any) -> Any:
+        return w * Layer.rate
+
+
+def of_called_object(value: Any) -> Held:
+    layers = [Layer(2.0), Layer(value)]
+
+    def f(w: Any) -> Any:
+        for layer in layers:
+            w = layer(w)
+        return np.sum(Layer.halved(w))
+    return Held(f, lambda new: setattr(layers[1], "value", new))
+
+
+def of_class_itself(value: Any) -> Held:
+    class Settings:
+        held = value
+    return Held(lambda w: np.sum(np.tanh(w) * Settings.held), lambda new: setattr(Settings, "held", new))
+
+
+def of_update(value: Any) -> Held:
+    held = [value]
+    return Held(lambda w: np.sum(w.at[:].set(np.tanh(w) * held[0])), lambda new: held.__setitem__(0, new))
+
+
 HOLDERS = [of_global, of_cell, of_default, of_keyword_default, of_module, of_attribute, of_class, of_method,
            of_namespace, of_list, of_loop, of_dict, of_helper, of_comprehension, of_argument, of_keyword,
-           of_container_argument, of_computation, of_partial]
+           of_container_argument, of_computation, of_partial, of_called_object, of_class_itself, of_update]
 
 
 # --- functions --------------------------------------------------------------------------------------------
@@ -267,6 +304,19 @@ def texts(name: Any) -> Held:
 def places(index: Any) -> Held:
     held = [index]
     return Held(lambda w: np.sum(w[held[0]] ** 2) + np.sum(w), lambda new: held.__setitem__(0, new))
+
+
+def keys(table: Any) -> Held:
+    held = [table]
+
+    def f(w: Any) -> Any:
+        return np.sum(w) * len(held[0]) if "a" in held[0] and 2 not in held[0] else np.sum(w * w)
+    return Held(f, lambda new: held.__setitem__(0, new))
+
+
+def updates(index: Any) -> Held:
+    held = [index]
+    return Held(lambda w: np.sum(w.at[held[0]].set(2.0) * w), lambda new: held.__setitem__(0, new))
 
 
 def listed_places(index: Any) -> Held:

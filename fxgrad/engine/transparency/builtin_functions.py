@@ -23,9 +23,9 @@ def _len(interpreter: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
     if isinstance(item, Data) and isinstance(item.value, np.ndarray):
         shape = interpreter.attribute(item, "shape", node)
         return Known(interpreter.known(shape, node)[0])
-    if isinstance(item, Fresh) or (isinstance(item, Path) and type(item.value) in (list, tuple)):
-        return Known(len(item.value))
-    return Known(len(interpreter.known(item, node)))
+    if isinstance(item, Path) and type(item.value) in (list, tuple, dict):
+        return interpreter.reader.length(item)
+    return Known(len(item.value if isinstance(item, Fresh) else interpreter.known(item, node)))
 
 
 def _sum(interpreter: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:

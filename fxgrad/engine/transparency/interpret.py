@@ -16,13 +16,15 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.tracing.tape import Tape
 from fxgrad.engine.transparency.builtin_functions import BUILTIN_FUNCTIONS, LAZY_TYPES
 from fxgrad.engine.transparency.plan import Plan
 from fxgrad.engine.transparency.reading import Reader
-from fxgrad.engine.transparency.recording import IMMUTABLE, Recorder, call_method, is_library, is_recorded
+from fxgrad.engine.transparency.recording import IMMUTABLE, Recorder, call_method, call_update, is_library, is_recorded
 from fxgrad.engine.transparency.sources import FunctionNode, syntax_tree
 from fxgrad.engine.transparency.values import (
+    At,
     Closure,
     Data,
     Fresh,
@@ -87,7 +89,7 @@ class Interpreter:
     """One interpretation of one call, on a tape that is current."""
 
     def __init__(self, tape: Tape, plan: Plan) -> None:
-        self._plan, self._reader, self.recorder = plan, Reader(plan), Recorder(tape, plan)
+        self._plan, self.reader, self.recorder = plan, Reader(plan), Recorder(tape, plan)
         self._steps = self._depth = 0
         self._cases: dict[type[ast.AST], Callable[[Any, _Frame], Item]] = {
             ast.Constant: self._constant, ast.Name: self._name, ast.BinOp: self._binary, ast.UnaryOp: self._unary,
@@ -100,7 +102,7 @@ class Interpreter:
 
     def call_partial(self, function: Any, code: str, args: Sequence[Item], options: dict[str, Item]) -> Item:
         """Return the result of a `functools.partial`, which `code` names in the generated function."""
-        return self.call(self._reader.item(code, function, None), args, options, _NOWHERE)
+        return self.call(self.reader.item(code, function, None), args, options, _NOWHERE)
 
     def call_function(self, function: FunctionType, code: str, args: Sequence[Item], options: dict[str, Item],
                       node: ast.AST | None = None) -> Item:
@@ -118,9 +120,9 @@ class Interpreter:
         given, named = function.__defaults__ or (), function.__kwdefaults__ or {}
         plan.guard(f"len({code}.__defaults__ or ()) == {len(given)} and len({code}.__kwdefaults__ or ()) == "
                    f"{len(named)}")
-        defaults = [self._reader.item(f"{code}.__defaults__[{place}]", value, node,
+        defaults = [self.reader.item(f"{code}.__defaults__[{place}]", value, node,
                                title=f"default {place} of {function.__name__}") for place, value in enumerate(given)]
-        keyword_defaults = {name: self._reader.item(f"{code}.__kwdefaults__[{name!r}]", value, node,
+        keyword_defaults = {name: self.reader.item(f"{code}.__kwdefaults__[{name!r}]", value, node,
                                              title=f"default of {name} in {function.__name__}")
                             for name, value in named.items()}
         return self._run(tree, frame, defaults, keyword_defaults, args, options, node)
@@ -291,9 +293,9 @@ class Interpreter:
             if name in around.local_names:
                 raise Refusal(f"{name} has no value", node)
             if name in around.cells:
-                return self._reader.of_cell(name, around.cells[name], node)
+                return self.reader.of_cell(name, around.cells[name], node)
             around = around.enclosing
-        return self._reader.of_module(name, frame.globals, node)
+        return self.reader.of_module(name, frame.globals, node)
 
     # --- expressions -------------------------------------------------------------------------------------
 
@@ -410,14 +412,16 @@ class Interpreter:
             is_none = isinstance(left, Known) and left.value is None
             return Known(is_none is isinstance(node.ops[0], ast.Is))
         if isinstance(node.ops[0], ast.In | ast.NotIn):
-            found = guarded(node, operator.contains, self._container(right, node), self.known(left, node))
+            found = self._contains(right, self.known(left, node), node)
             return Known(found is isinstance(node.ops[0], ast.In))
         return self.operate(node, type(node.ops[0]), [left, right])
 
-    def _container(self, item: Item, node: ast.AST) -> Any:
-        if isinstance(item, Fresh) and isinstance(item.value, dict):
-            return item.value.keys()
-        return self.known(item, node)
+    def _contains(self, item: Item, value: Any, node: ast.AST) -> bool:
+        if isinstance(item, Path) and type(item.value) is dict:
+            return self.reader.has_key(item, value, node)
+        values = item.value if isinstance(item, Fresh) and isinstance(item.value, dict) else self.known(item, node)
+        found: bool = guarded(node, operator.contains, values, value)
+        return found
 
     def operate(self, node: ast.AST, kind: type[ast.AST], items: Sequence[Item]) -> Item:
         """Return the result of an operator on values of any kind."""
@@ -476,6 +480,8 @@ class Interpreter:
             return self.call(function.function, [*function.args, *args], {**function.options, **options}, node)
         if isinstance(function, Known) and isinstance(function.value, type):
             return self._call_type(function.value, args, options, node)
+        if isinstance(function, Path):
+            function = self.reader.call_of(function, node)
         if not isinstance(function, Function):
             raise Refusal("an object is called", node)
         value = function.value
@@ -559,8 +565,14 @@ class Interpreter:
         return self.attribute(self.evaluate(node.value, frame), node.attr, node)
 
     def attribute(self, item: Item, name: str, node: ast.AST) -> Item:
+        """Return an attribute of a value."""
         if name.startswith("__"):
             raise Refusal(f"the attribute {name} is read", node)
+        if name == "at" and (isinstance(item, Traced) or (isinstance(item, Data) and type(item.value) is Array)):
+            return At(item)
+        if isinstance(item, At) and item.index is not None:
+            update = functools.partial(call_update, name)
+            return Function(update, Fresh((item.array, item.index)), self._plan.constant(update))
         if isinstance(item, Traced):
             if name in _ARRAY_FACTS:
                 return Known(getattr(item.value, name))
@@ -569,11 +581,13 @@ class Interpreter:
             return Function(functools.partial(call_method, name), item, "")
         if isinstance(item, Data):
             return self._data_attribute(item, name, node)
-        if isinstance(item, Known | Fresh | Lazy | Function | Partial | Closure):
+        if isinstance(item, Function) and isinstance(item.value, type):
+            return self.reader.of_class(item, name, node)
+        if not isinstance(item, Path):
             if isinstance(item, Known) and isinstance(item.value, type | np.dtype) and name in ("name", "kind"):
                 return Known(getattr(item.value, name))
             raise Refusal(f"the attribute {name} of a value is read", node)
-        return self._reader.attribute(item, name, node)
+        return self.reader.attribute(item, name, node)
 
     def _data_attribute(self, item: Data, name: str, node: ast.AST) -> Item:
         value = item.value
@@ -594,6 +608,8 @@ class Interpreter:
 
     def _element(self, item: Item, index: Item, node: ast.AST) -> Item:
         index = self._unfolded(index, node)
+        if isinstance(item, At) and item.index is None:
+            return At(item.array, index)
         if isinstance(item, Traced):
             return self.recorder.call(operator.getitem, [item, index], node)
         if isinstance(item, Data):
@@ -612,7 +628,7 @@ class Interpreter:
             if isinstance(key, slice):
                 return Fresh(type(item.value)([*self.iterate(item, node)][key]))
             value = guarded(node, operator.getitem, item.value, key)
-            return self._reader.item(f"{item.code}[{key!r}]", value, node, item.wraps)
+            return self.reader.item(f"{item.code}[{key!r}]", value, node, item.wraps)
         raise Refusal("an item of an object is read", node)
 
     def iterate(self, item: Item, node: ast.AST) -> Iterator[Item]:
@@ -630,7 +646,7 @@ class Interpreter:
             yield from map(Known, item.value)
         elif isinstance(item, Path) and type(item.value) in (list, tuple):
             for place, value in enumerate(item.value):
-                yield self._reader.item(f"{item.code}[{place}]", value, node, item.wraps)
+                yield self.reader.item(f"{item.code}[{place}]", value, node, item.wraps)
         else:
             raise Refusal("something is iterated over that may change", node)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
+import operator
 from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transparency.plan import Plan
-from fxgrad.engine.transparency.values import Function, Item, Partial, Path, Refusal
+from fxgrad.engine.transparency.recording import is_library
+from fxgrad.engine.transparency.values import Function, Item, Known, Partial, Path, Refusal, guarded
 
 _PLAIN_READS: tuple[Any, ...] = (object.__getattribute__, SimpleNamespace.__getattribute__)
 
@@ -30,7 +32,7 @@ class Reader:
         except Refusal as refusal:
             refusal.syntax = refusal.syntax or node
             raise
-        if isinstance(item, Path) and callable(value) and not isinstance(value, list | tuple | dict):
+        if isinstance(item, Path) and is_function(value):
             return self._partial(item, value, node) if type(value) is functools.partial else self._function(item, value)
         return item
 
@@ -76,6 +78,31 @@ class Reader:
         plan.guard(f"{name!r} not in {plan.constant(module_globals)}")
         return self.item(f"{plan.constant(namespace)}[{name!r}]", namespace[name], node, title=name)
 
+    # --- containers and objects ------------------------------------------------------------------------
+
+    def length(self, item: Path) -> Known:
+        """Return the length of a list, tuple or dict that outlives the call."""
+        self._plan.guard(f"len({item.code}) == {len(item.value)}")
+        return Known(len(item.value))
+
+    def has_key(self, item: Path, key: Any, node: ast.AST) -> bool:
+        """Return whether a dict that outlives the call has a key."""
+        found: bool = guarded(node, operator.contains, item.value, key)
+        self._plan.guard(f"({self._plan.constant(key)} in {item.code}) is {found}")
+        return found
+
+    def call_of(self, item: Path, node: ast.AST) -> Function:
+        """Return the method that a call of an object runs: that of its class, whatever its own attributes."""
+        kind, method = type(item.value), user_call(item.value)
+        if method is None:
+            raise Refusal("an object is called", node)
+        if item.wraps:
+            raise Refusal("an object in a container among the arguments is called", node)
+        name = self._plan.constant(method)
+        self._plan.guard(f"type({item.code}) is {self._plan.constant(kind)}")
+        self._plan.guard(f"{self._plan.constant(kind)}.__call__ is {name}")
+        return Function(method, item, name)
+
     # --- attributes --------------------------------------------------------------------------------------
 
     def attribute(self, item: Path, name: str, node: ast.AST) -> Item:
@@ -90,6 +117,16 @@ class Reader:
             raise Refusal(f"the method {name} of a container that outlives the call is read", node)
         return self._of_object(item, owner, name, node)
 
+    def of_class(self, item: Function, name: str, node: ast.AST) -> Item:
+        """Return an attribute of a class, which is guarded by identity: a value, or a function of it."""
+        kind = item.value
+        found = _of_class(kind, name)
+        if type(kind) is not type or found is None:
+            raise Refusal(f"the attribute {name} of the class {kind.__name__} is computed, or is not there", node)
+        if hasattr(type(found), "__get__") and not isinstance(found, FunctionType | staticmethod):
+            raise Refusal(f"the attribute {name} of the class {kind.__name__} is computed", node)
+        return self.item(f"{item.code}.{name}", getattr(kind, name), node)
+
     def _of_object(self, item: Path, owner: Any, name: str, node: ast.AST) -> Item:
         """Read an attribute of a plain object: of its own, or a method of its class."""
         kind = type(owner)
@@ -97,7 +134,7 @@ class Reader:
             raise Refusal("an object in a container among the arguments is read", node)
         is_plain = kind.__getattribute__ in _PLAIN_READS and not hasattr(kind, "__getattr__") and hasattr(
             owner, "__dict__") and type(kind) is type
-        of_class = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+        of_class = _of_class(kind, name)
         is_method = isinstance(of_class, FunctionType)
         if not is_plain or (of_class is not None and not is_method and hasattr(type(of_class), "__get__")):
             raise Refusal(f"the attribute {name} of an object of class {kind.__name__} is computed", node)
@@ -111,3 +148,19 @@ class Reader:
         plan.guard(f"type({method.code}) is {plan.constant(MethodType)} and {method.code}.__func__ is "
                    f"{plan.constant(of_class)} and {method.code}.__self__ is {item.code}")
         return Function(of_class, item, plan.constant(of_class))
+
+
+def _of_class(kind: type, name: str) -> Any:
+    """Return what a class or the first of its bases has under a name, as it is kept there; None if there is nothing."""
+    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+
+
+def user_call(value: Any) -> FunctionType | None:
+    """Return the method that a call of a user's object runs; None for functions, classes and objects of libraries."""
+    found = _of_class(type(value), "__call__") if type(type(value)) is type else None
+    return found if isinstance(found, FunctionType) and not is_library(found) else None
+
+
+def is_function(value: Any) -> bool:
+    """Return whether a value is a function or the like, known by identity, and no object whose parts are read."""
+    return callable(value) and not isinstance(value, list | tuple | dict) and user_call(value) is None

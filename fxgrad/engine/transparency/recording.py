@@ -174,6 +174,12 @@ def call_method(name: str, receiver: Any, *args: Any, **options: Any) -> Any:
     return getattr(receiver, name)(*args, **options)
 
 
+def call_update(name: str, place: tuple[Any, Any], *args: Any, **options: Any) -> Any:
+    """Return the result of an update of an array at an index: `x.at[index].set(value)`."""
+    array, index = place
+    return getattr(array.at[index], name)(*args, **options)
+
+
 def is_library(function: FunctionType) -> bool:
     """Return whether a function is NumPy's, jax's or fxgrad's, and not the user's."""
     module = function.__module__ or ""
@@ -183,7 +189,7 @@ def is_library(function: FunctionType) -> bool:
 def is_recorded(value: Any) -> bool:
     """Return whether a function is one of arrays that the library records, without effects."""
     if isinstance(value, functools.partial):
-        return value.func is call_method
+        return value.func in (call_method, call_update)
     try:
         if protocol.is_recorded(value):
             return True

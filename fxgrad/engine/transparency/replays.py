@@ -33,6 +33,7 @@ from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transparency.interpret import Interpreter
 from fxgrad.engine.transparency.plan import MISS, Plan
+from fxgrad.engine.transparency.reading import is_function
 from fxgrad.engine.transparency.values import Data, Fresh, Function, Item, Known, Path, Refusal, Traced
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, file_name, function_name
@@ -422,7 +423,7 @@ class _Interpretation:
             raise Refusal("an argument is traced by another function")
         item = plan.load(code, value, kind.wraps_objects or type(value) in (np.ndarray, list, tuple, dict),
                          self._names.get(code, ""))
-        if isinstance(item, Path) and callable(value):
+        if isinstance(item, Path) and is_function(value):
             plan.guard(f"{item.code} is {plan.constant(value)}")
             return Function(value, None, plan.constant(value))
         return item

@@ -103,7 +103,15 @@ class Lazy:
     items: Iterator[Item]
 
 
-Item = Traced | Known | Data | Fresh | Path | Function | Partial | Closure | Lazy
+@dataclass(frozen=True, slots=True, eq=False)
+class At:
+    """`x.at` of an array; `x.at[index]` with an index."""
+
+    array: Item
+    index: Item | None = None
+
+
+Item = Traced | Known | Data | Fresh | Path | Function | Partial | Closure | Lazy | At
 
 
 def holds_traced(item: Item) -> bool:

@@ -154,6 +154,8 @@ def test_numbers_that_change(holder) -> None:
     (held.steps, [2, 3, True, np.int64(2), 0, -1, 2.0]),
     (held.flags, [True, False, 1, 0, 2, "", "a", None, [], [0], 0.0]),
     (held.texts, ["sin", "cos", "SIN", None, b"sin"]), (held.places, [0, 1, -1, True, slice(1, None), [0, 1], None]),
+    (held.keys, [{"a": 1}, {"a": 1, "b": 2}, {}, {"b": 1}, {"a": 0, 2: 1}, {2: 0}, {"a": None}, "ab", ["a"], ["a", 2]]),
+    (held.updates, [0, 1, -1, [0, 2], slice(1, None), np.array([0, 2]), np.array([1, 1]), True, None, 7]),
     (held.listed_places, [0, 1, -1, 1, True, 0.5, None, [0]]),
     (held.axes, [0, 1, -1, True, None]), (held.thresholds, [0.6, 0.4, 0.6, 1, 0, math.nan, np.float64(0.6), True]),
     (held.nothing, [None, 2.0, None, 1, np.array(2.0)]),
@@ -268,6 +270,22 @@ def test_methods_and_attributes_of_classes(monkeypatch) -> None:
         monkeypatch.undo()
     model.__class__ = type("Other", (held.Model,), {"value": 4.0})
     assert_equal(slope(W), expected(W))
+
+
+def test_calls_of_objects_and_functions_of_classes(monkeypatch) -> None:
+    case = held.of_called_object(3.0)
+    slope, expected = declared(case.function), plain(case.function)
+    slope(W)
+    assert replayed(slope, W)
+    assert_equal(slope(W), expected(W))
+    for name, new in (("__call__", lambda self, w: np.sin(w) * self.value), ("rate", 0.25),
+                      ("halved", staticmethod(lambda w: w * 7.0)),
+                      ("halved", classmethod(lambda cls, w: w * cls.rate))):
+        before = slope(W)
+        monkeypatch.setattr(held.Layer, name, new)
+        for _ in range(3):
+            assert_equal(slope(W), expected(W))
+        assert not np.array_equal(slope(W), before)
 
 
 # --- arguments --------------------------------------------------------------------------------------------
