@@ -6,6 +6,7 @@ A file of its own, since a function is shown to be transparent by its source, an
 from __future__ import annotations
 
 import functools
+import math
 import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -221,6 +222,32 @@ def of_class_itself(value: Any) -> Held:
     return Held(lambda w: np.sum(np.tanh(w) * Settings.held), lambda new: setattr(Settings, "held", new))
 
 
+def of_items(value: Any) -> Held:
+    held = {"a": value, "b": 1.5}
+
+    def f(w: Any) -> Any:
+        scaled = {key: np.tanh(w) * each for key, each in held.items()}
+        return np.sum(sum(scaled[key] for key in held))
+    return Held(f, lambda new: held.__setitem__("a", new))
+
+
+def of_default_of_get(value: Any) -> Held:
+    held = [value]
+    table = {"w1": 0.5}
+    return Held(lambda w: np.sum(np.tanh(w) * table.get(f"w{len(held)}") * table.get("w2", held[0])),
+                lambda new: held.__setitem__(0, new))
+
+
+def of_map(value: Any) -> Held:
+    held = [value, 0.5]
+
+    def f(w: Any) -> Any:
+        def scaled(each: Any) -> Any:
+            return np.tanh(w) * each
+        return np.sum(sum(map(scaled, held)))
+    return Held(f, lambda new: held.__setitem__(0, new))
+
+
 def of_update(value: Any) -> Held:
     held = [value]
     return Held(lambda w: np.sum(w.at[:].set(np.tanh(w) * held[0])), lambda new: held.__setitem__(0, new))
@@ -228,7 +255,8 @@ def of_update(value: Any) -> Held:
 
 HOLDERS = [of_global, of_cell, of_default, of_keyword_default, of_module, of_attribute, of_class, of_method,
            of_namespace, of_list, of_loop, of_dict, of_helper, of_comprehension, of_argument, of_keyword,
-           of_container_argument, of_computation, of_partial, of_called_object, of_class_itself, of_update]
+           of_container_argument, of_computation, of_partial, of_called_object, of_class_itself, of_items,
+           of_default_of_get, of_map, of_update]
 
 
 # --- functions --------------------------------------------------------------------------------------------
@@ -311,6 +339,38 @@ def keys(table: Any) -> Held:
 
     def f(w: Any) -> Any:
         return np.sum(w) * len(held[0]) if "a" in held[0] and 2 not in held[0] else np.sum(w * w)
+    return Held(f, lambda new: held.__setitem__(0, new))
+
+
+def between(number: Any) -> Held:
+    held = [number]
+    return Held(lambda w: np.sum(w * w if 0.25 < held[0] <= 0.5 < w.shape[0] else w * held[0]),
+                lambda new: held.__setitem__(0, new))
+
+
+def any_and_all(numbers: Any) -> Held:
+    held = [numbers]
+
+    def f(w: Any) -> Any:
+        if any(number > 0.5 for number in held[0]):
+            w = np.sin(w)
+        return np.sum(w * w if all(held[0]) else w ** 3)
+    return Held(f, lambda new: held.__setitem__(0, new))
+
+
+def of_math(number: Any) -> Held:
+    held = [number]
+    return Held(lambda w: np.sum(w * w) * (math.sqrt(held[0]) + math.exp(2.0) / math.pi),
+                lambda new: held.__setitem__(0, new))
+
+
+def items(table: Any) -> Held:
+    held = [table]
+
+    def f(w: Any) -> Any:
+        for key, value in held[0].items():
+            w = w * value if key > "b" else w + value
+        return np.sum(w * w) * sum(len(key) for key in held[0])
     return Held(f, lambda new: held.__setitem__(0, new))
 
 
@@ -432,7 +492,7 @@ def uses_with(w: Any) -> Any:
 
 
 def formats(w: Any) -> Any:
-    name = f"{w.ndim}"
+    name = f"{DATA[0]}"
     return np.sum(w * w) if name else w
 
 

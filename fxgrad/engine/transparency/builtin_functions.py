@@ -64,6 +64,19 @@ def _isinstance(interpreter: Interpreter, args: Sequence[Item], node: ast.AST) -
     raise Refusal("isinstance is called with an object", node)
 
 
+def _any(interpreter: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
+    return Known(any(interpreter.truth_of(item, node) for item in interpreter.iterate(args[0], node)))
+
+
+def _all(interpreter: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
+    return Known(all(interpreter.truth_of(item, node) for item in interpreter.iterate(args[0], node)))
+
+
+def _map(interpreter: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
+    function, *rows = args[0], *[interpreter.iterate(item, node) for item in args[1:]]
+    return Lazy(interpreter.call(function, row, {}, node) for row in zip(*rows))  # noqa: B905
+
+
 def _zip(interpreter: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
     return Lazy(Fresh(row) for row in zip(*[interpreter.iterate(item, node) for item in args]))  # noqa: B905
 
@@ -86,5 +99,5 @@ def _range(interpreter: Interpreter, args: Sequence[Item], node: ast.AST) -> Ite
 
 BUILTIN_FUNCTIONS: dict[Any, _Builtin] = {
     len: _len, sum: _sum, abs: _abs, min: _of_known(min), max: _of_known(max), round: _of_known(round),
-    isinstance: _isinstance}
-LAZY_TYPES: dict[Any, _Builtin] = {range: _range, zip: _zip, enumerate: _enumerate, reversed: _reversed}
+    isinstance: _isinstance, any: _any, all: _all}
+LAZY_TYPES: dict[Any, _Builtin] = {range: _range, zip: _zip, enumerate: _enumerate, reversed: _reversed, map: _map}

@@ -21,7 +21,15 @@ from fxgrad.engine.tracing.tape import Tape
 from fxgrad.engine.transparency.builtin_functions import BUILTIN_FUNCTIONS, LAZY_TYPES
 from fxgrad.engine.transparency.plan import Plan
 from fxgrad.engine.transparency.reading import Reader
-from fxgrad.engine.transparency.recording import IMMUTABLE, Recorder, call_method, call_update, is_library, is_recorded
+from fxgrad.engine.transparency.recording import (
+    IMMUTABLE,
+    Recorder,
+    call_method,
+    call_update,
+    is_library,
+    is_of_numbers,
+    is_recorded,
+)
 from fxgrad.engine.transparency.sources import FunctionNode, syntax_tree
 from fxgrad.engine.transparency.values import (
     At,
@@ -54,6 +62,8 @@ _OPERATORS: dict[type[ast.AST], tuple[Callable[..., Any], str]] = {
     ast.USub: (operator.neg, "-"), ast.UAdd: (operator.pos, "+"), ast.Invert: (operator.invert, "~"),
     ast.Eq: (operator.eq, "=="), ast.NotEq: (operator.ne, "!="), ast.Lt: (operator.lt, "<"),
     ast.LtE: (operator.le, "<="), ast.Gt: (operator.gt, ">"), ast.GtE: (operator.ge, ">=")}
+_CONVERSIONS: dict[int, Callable[[Any], Any]] = {-1: lambda value: value, 115: str, 114: repr, 97: ascii}
+"""What the conversions `!s`, `!r` and `!a` of formatted texts do."""
 _ARRAY_FACTS = frozenset({"shape", "ndim", "size", "dtype"})
 _ARRAY_METHODS = frozenset({
     "sum", "mean", "dot", "reshape", "astype", "max", "min", "prod", "transpose", "ravel", "std", "var", "flatten",
@@ -96,7 +106,8 @@ class Interpreter:
             ast.BoolOp: self._bool, ast.Compare: self._compare, ast.IfExp: self._conditional, ast.Call: self._call,
             ast.Attribute: self._attribute, ast.Subscript: self._subscript, ast.Tuple: self._tuple,
             ast.List: self._list, ast.Dict: self._dict, ast.Lambda: self._lambda, ast.ListComp: self._comprehension,
-            ast.GeneratorExp: self._generator, ast.Slice: self._slice, ast.NamedExpr: self._named}
+            ast.GeneratorExp: self._generator, ast.DictComp: self._dict_comprehension, ast.Slice: self._slice,
+            ast.NamedExpr: self._named, ast.JoinedStr: self._text}
 
     # --- functions ---------------------------------------------------------------------------------------
 
@@ -342,6 +353,21 @@ class Interpreter:
         item = frame.own[node.target.id] = self.evaluate(node.value, frame)
         return item
 
+    def _text(self, node: ast.JoinedStr, frame: _Frame) -> Item:
+        """Return a formatted text of known values, such as a key of a dict."""
+        parts = []
+        for each in node.values:
+            if isinstance(each, ast.FormattedValue):
+                value = self.known(self.evaluate(each.value, frame), each)
+                spec = "" if each.format_spec is None else self.known(self.evaluate(each.format_spec, frame), each)
+                if type(value) not in (int, str, bool):
+                    raise Refusal("a value that is no integer and no text is formatted", each)
+                shown = _CONVERSIONS[each.conversion](value)
+                parts.append(guarded(each, format, shown, spec))
+            else:
+                parts.append(self.known(self.evaluate(each, frame), each))
+        return Known("".join(parts))
+
     def _lambda(self, node: ast.Lambda, frame: _Frame) -> Item:
         return self._closure(node, frame)
 
@@ -359,14 +385,15 @@ class Interpreter:
     def _bool(self, node: ast.BoolOp, frame: _Frame) -> Item:
         for each in node.values[:-1]:
             item = self.evaluate(each, frame)
-            if self._truth_of(item, each) is isinstance(node.op, ast.Or):
+            if self.truth_of(item, each) is isinstance(node.op, ast.Or):
                 return item
         return self.evaluate(node.values[-1], frame)
 
     def _truth(self, node: ast.expr, frame: _Frame) -> bool:
-        return self._truth_of(self.evaluate(node, frame), node)
+        return self.truth_of(self.evaluate(node, frame), node)
 
-    def _truth_of(self, item: Item, node: ast.AST) -> bool:
+    def truth_of(self, item: Item, node: ast.AST) -> bool:
+        """Return whether a known value counts as true."""
         if isinstance(item, Fresh):
             return bool(item.value)
         if isinstance(item, Path) and type(item.value) in (list, tuple):
@@ -401,20 +428,28 @@ class Interpreter:
         return self.operate(node, type(node.op), [self.evaluate(node.operand, frame)])
 
     def _compare(self, node: ast.Compare, frame: _Frame) -> Item:
-        if len(node.ops) > 1:
-            raise Refusal("a chain of comparisons is not interpreted", node)
-        left, right = self.evaluate(node.left, frame), self.evaluate(node.comparators[0], frame)
-        if isinstance(node.ops[0], ast.Is | ast.IsNot):
+        left = self.evaluate(node.left, frame)
+        *firsts, (last, last_operand) = zip(node.ops, node.comparators, strict=True)
+        for op, operand in firsts:
+            right = self.evaluate(operand, frame)
+            item = self._compare_two(node, op, left, right)
+            if not self.truth_of(item, node):
+                return item
+            left = right
+        return self._compare_two(node, last, left, self.evaluate(last_operand, frame))
+
+    def _compare_two(self, node: ast.Compare, op: ast.cmpop, left: Item, right: Item) -> Item:
+        if isinstance(op, ast.Is | ast.IsNot):
             if not isinstance(right, Known) or right.value is not None:
                 raise Refusal("identity is compared with something else than None", node)
             if isinstance(left, Path):
                 self._plan.guard(f"{left.code} is not None")
             is_none = isinstance(left, Known) and left.value is None
-            return Known(is_none is isinstance(node.ops[0], ast.Is))
-        if isinstance(node.ops[0], ast.In | ast.NotIn):
+            return Known(is_none is isinstance(op, ast.Is))
+        if isinstance(op, ast.In | ast.NotIn):
             found = self._contains(right, self.known(left, node), node)
-            return Known(found is isinstance(node.ops[0], ast.In))
-        return self.operate(node, type(node.ops[0]), [left, right])
+            return Known(found is isinstance(op, ast.In))
+        return self.operate(node, type(op), [left, right])
 
     def _contains(self, item: Item, value: Any, node: ast.AST) -> bool:
         if isinstance(item, Path) and type(item.value) is dict:
@@ -458,8 +493,8 @@ class Interpreter:
             receiver = self.evaluate(node.func.value, frame)
             if isinstance(receiver, Fresh):
                 return self._container_method(node, receiver, frame)
-            if isinstance(receiver, Path) and type(receiver.value) is dict and node.func.attr == "get":
-                raise Refusal("a method of a dict is called", node)
+            if isinstance(receiver, Path) and type(receiver.value) is dict:
+                return self._dict_method(node, receiver, frame)
             function = self.attribute(receiver, node.func.attr, node.func)
         else:
             function = self.evaluate(node.func, frame)
@@ -495,7 +530,7 @@ class Interpreter:
             return BUILTIN_FUNCTIONS[value](self, args, node)
         if isinstance(value, type):
             return self._call_type(value, args, options, node)
-        if not is_recorded(value):
+        if not is_recorded(value) and not is_of_numbers(value):
             raise Refusal(f"{getattr(value, '__name__', type(value).__name__)} is no function of the library", node)
         items = [*args, *options.values()]
         if any(isinstance(item, Function | Partial | Closure) for item in items):
@@ -504,6 +539,8 @@ class Interpreter:
         options = {name: self._unfolded(item, node) for name, item in options.items()}
         items = [*args, *options.values()]
         if any(map(holds_traced, items)):
+            if is_of_numbers(value):
+                raise Refusal(f"math.{value.__name__} needs the value of a traced array", node)
             return self.recorder.call(value, args, node, options)
         return self.recorder.compute(value, function.code, args, options, node)
 
@@ -533,6 +570,20 @@ class Interpreter:
                                           guarded(node, kind, args[0].value))
             return self.known_result(kind, [self.known(args[0], node)], node)
         raise Refusal(f"an object of class {kind.__name__} is made", node)
+
+    def _dict_method(self, node: ast.Call, receiver: Path, frame: _Frame) -> Item:
+        """Return the result of a method of a dict that outlives the call."""
+        assert isinstance(node.func, ast.Attribute)
+        name = node.func.attr
+        if name == "get" and node.args and not node.keywords:
+            key, *default = self._elements(node.args, frame)
+            if self.reader.has_key(receiver, self.known(key, node), node):
+                return self._element(receiver, key, node)
+            return default[0] if default else Known(None)
+        if name in ("items", "values", "keys") and not node.args and not node.keywords:
+            held = Fresh({key: self._element(receiver, Known(key), node) for key in self.reader.keys(receiver, node)})
+            return self._container_method(node, held, frame)
+        raise Refusal(f"the method {name} of a container that outlives the call is read", node)
 
     def _container_method(self, node: ast.Call, receiver: Fresh, frame: _Frame) -> Item:
         """Return the result of a method of a container made in this call."""
@@ -644,6 +695,8 @@ class Interpreter:
                 yield self._plan.compute(f"{item.code}[{place}]", item.value[place])
         elif isinstance(item, Known) and isinstance(item.value, tuple | range | str):
             yield from map(Known, item.value)
+        elif isinstance(item, Path) and type(item.value) is dict:
+            yield from map(Known, self.reader.keys(item, node))
         elif isinstance(item, Path) and type(item.value) in (list, tuple):
             for place, value in enumerate(item.value):
                 yield self.reader.item(f"{item.code}[{place}]", value, node, item.wraps)
@@ -658,7 +711,15 @@ class Interpreter:
     def _generator(self, node: ast.GeneratorExp, frame: _Frame) -> Item:
         return Lazy(self._comprehended(node, frame))
 
-    def _comprehended(self, node: ast.ListComp | ast.GeneratorExp, frame: _Frame) -> Iterator[Item]:
+    def _dict_comprehension(self, node: ast.DictComp, frame: _Frame) -> Item:
+        made = {}
+        for pair in self._comprehended(node, frame):
+            key, value = pair.value
+            made[self.known(key, node)] = value
+        return Fresh(made)
+
+    def _comprehended(self, node: ast.ListComp | ast.GeneratorExp | ast.DictComp, frame: _Frame) -> Iterator[Any]:
+        """Yield the elements; of a dict, pairs of a key and a value."""
         inner = _Frame(frame.filename, frame.globals, {}, frame)
         # The first iterable is evaluated at once, in the frame around.
         first = self.evaluate(node.generators[0].iter, frame)
@@ -677,6 +738,8 @@ class Interpreter:
                 continue
             if rest:
                 yield from self._clauses(node, rest, frame, None)
+            elif isinstance(node, ast.DictComp):
+                yield Fresh((self.evaluate(node.key, frame), self.evaluate(node.value, frame)))
             else:
                 yield self.evaluate(node.elt, frame)
 
@@ -696,7 +759,7 @@ def _assigned_names(tree: FunctionNode) -> frozenset[str]:
         elif isinstance(node, ast.FunctionDef):
             names.add(node.name)
             continue
-        elif isinstance(node, ast.Lambda | ast.ListComp | ast.GeneratorExp):
+        elif isinstance(node, ast.Lambda | ast.ListComp | ast.GeneratorExp | ast.DictComp):
             continue
         pending.extend(ast.iter_child_nodes(node))
     return frozenset(names)
@@ -708,9 +771,9 @@ def _named(node: ast.AST) -> str:
 
 _NAMES: dict[type[ast.AST], str] = {
     ast.Try: "try", ast.With: "with", ast.Raise: "raise", ast.Delete: "del",
-    ast.Import: "import", ast.ImportFrom: "import", ast.ClassDef: "a class", ast.JoinedStr: "a formatted string",
+    ast.Import: "import", ast.ImportFrom: "import", ast.ClassDef: "a class",
     ast.Yield: "yield", ast.Await: "await", ast.FunctionDef: "a decorated function",
     ast.Starred: "an unpacked argument",
-    ast.DictComp: "a comprehension of a dict", ast.SetComp: "a comprehension of a set", ast.Set: "a set",
+    ast.SetComp: "a comprehension of a set", ast.Set: "a set",
     ast.AugAssign: "an assignment in place to an item or attribute"}
 

@@ -91,6 +91,13 @@ class Reader:
         self._plan.guard(f"({self._plan.constant(key)} in {item.code}) is {found}")
         return found
 
+    def keys(self, item: Path, node: ast.AST) -> list[str]:
+        """Return the keys of a dict that outlives the call, in their order."""
+        if any(type(key) is not str for key in item.value):
+            raise Refusal("a dict with keys that are no texts is iterated over", node)
+        self._plan.guard(f"[*{item.code}] == {self._plan.constant([*item.value])}")
+        return [*item.value]
+
     def call_of(self, item: Path, node: ast.AST) -> Function:
         """Return the method that a call of an object runs: that of its class, whatever its own attributes."""
         kind, method = type(item.value), user_call(item.value)

@@ -186,6 +186,11 @@ def is_library(function: FunctionType) -> bool:
     return module == "fxgrad" or module.startswith(("fxgrad.", "numpy.", "jax.")) or module == "numpy"
 
 
+def is_of_numbers(value: Any) -> bool:
+    """Return whether a function is one of `math`, which computes with numbers alone."""
+    return isinstance(value, BuiltinFunctionType) and value.__module__ == "math"
+
+
 def is_recorded(value: Any) -> bool:
     """Return whether a function is one of arrays that the library records, without effects."""
     if isinstance(value, functools.partial):

@@ -523,9 +523,12 @@ def _check_loads(probe: _Interpretation) -> None:
 
 
 def perturbed(value: Any) -> Any:
-    """Return another value of the same type: an array, or a number."""
+    """Return another value of the same type: an array, or a number; one between 0 and 1 for such a number."""
     if not isinstance(value, np.ndarray):
-        return type(value)(value * 1.25 + 0.375) if np.isfinite(value) else type(value)(0.625)
+        if not np.isfinite(value):
+            return type(value)(0.625)
+        is_share = not isinstance(value, complex | np.complexfloating) and 0 < value < 1
+        return type(value)(value + (1 - value) * 0.375 if is_share else value * 1.25 + 0.375)
     kind = value.dtype.kind
     if kind == "b":
         made = ~value
@@ -547,12 +550,13 @@ def _of_class(made: Any, value: Any) -> Any:
 
 
 def contrasting(value: Any) -> Any:
-    """Return a value of the same type that differs where `perturbed` does not: in its sign, the order of its elements.
+    """Return a value of the same type that differs where `perturbed` does not: in signs, the order of elements.
 
-    Integers are all equal, and in the range of those that there are: they may be indices.
+    Integers are all equal, and in the range of those that there are: they may be indices. A number is nearer to 0, and
+    has its sign: functions of `math` raise errors for others.
     """
     if not isinstance(value, np.ndarray):
-        return type(value)(-1.25 * value - 0.375) if np.isfinite(value) else type(value)(-0.625)
+        return type(value)(0.625 * value if value and np.isfinite(value) else 0.25)
     if value.dtype.kind in "iu":
         made = np.full_like(value, value.min()) if value.size else value
     elif value.dtype.kind == "b":
