@@ -44,6 +44,7 @@ class Plan:
         self._arrays: dict[int, tuple[str, Data]] = {}
         """Arrays that were read, by identity: the name of the first path, and the item."""
         self._paths: dict[str, frozenset[str]] = {}
+        self._conditions: set[str] = set()
         self._alive: list[Any] = []
         self._names: dict[Any, str] = {}
         self._overrides = overrides
@@ -58,8 +59,10 @@ class Plan:
         return name
 
     def guard(self, condition: str) -> None:
-        """Add a condition without which the generated function misses."""
-        self.lines.append(f"if not ({condition}): return MISS")
+        """Add a condition without which the generated function misses, unless it is tested already."""
+        if condition not in self._conditions:
+            self._conditions.add(condition)
+            self.lines.append(f"if not ({condition}): return MISS")
 
     def guard_argument(self, condition: str) -> None:
         """Add a condition on the transformed arguments, which only direct calls test."""
