@@ -12,6 +12,7 @@ import pytest
 import fxgrad
 from fxgrad import checkpoint, lax, nn
 from fxgrad.engine import executors
+from fxgrad.engine.api.factored_jacobians import push_identity
 from fxgrad.engine.core.backends import use_executor
 from fxgrad.engine.core.walk import eval_program, value_of
 from fxgrad.scipy import linalg
@@ -98,6 +99,19 @@ OF_ONE = {
     "triangular solve": lambda x: linalg.solve_triangular(np.tril(A), x * B, lower=True, trans=1) @ C,
     "two triangular solves": lambda x: linalg.cho_solve(linalg.cho_factor(A @ A.T), x @ C),
     "factors": lambda x: np.linalg.cholesky(C @ C.T + x @ x.T),
+    "recurrence": lambda x: lax.scan(lambda c, row: (np.tanh(c * 0.5 + row), c * row), x[0], x)[1],
+    "recurrence backward": lambda x: lax.scan(lambda c, row: (np.sin(c) * row, c), x[0], x @ A, reverse=True)[1] @ B,
+    "recurrence from zeros": lambda x: lax.scan(lambda c, row: (c * 0.5 + row ** 2, None), 0.0 * C[0], x)[0],
+    "two recurrences": lambda x: lax.scan(lambda c, row: ((c[1], c[0] * row), c[1]), (x[0], x[1] * 2.0), x)[1],
+    "matrix in steps": lambda x: lax.scan(lambda c, a: (np.tanh(a @ c), c[0] * c[1]), x, Q)[1] @ B,
+    "heat": lambda x: lax.fori_loop(0, 4, lambda i, c: c + 0.1 * (np.roll(c, 1, 0) - 2.0 * c + np.roll(c, -1, 0)), x),
+    "dense steps": lambda x: lax.scan(lambda c, row: (np.tanh(A @ c + row), c), x[0], x)[1],
+    "steps with a constant": lambda x: lax.scan(lambda c, row: (c * x[0] + row, c), x[1], x)[1],
+    "one step": lambda x: lax.scan(lambda c, row: (c * row, c), x[1], x[:1])[1],
+    "more in each step": lambda x: lax.scan(lambda c, row: (np.roll(c, 1) * row, c), x[1], x)[1],
+    "running total": lambda x: lax.scan(lambda c, row: (c + row.sum(), c * row), 0.0, x)[1],
+    "loops in loops": lambda x: lax.scan(lambda c, row: (lax.fori_loop(
+        0, 2, lambda i, d: np.sin(d) * row, c), c), x[0], x @ B)[1],
     "layers kept": lambda x: checkpoint(lambda x: np.tanh(A @ x @ B))(np.sin(x)) @ C,
 }
 OF_TWO = {
@@ -297,6 +311,57 @@ def test_solves_and_lookups_leave_columns_and_rows_alone():
     written = fxgrad.make_program(fxgrad.jacrev(lambda x: np.tanh(x)[ROWS] @ B))(X)
     assert [equation.inputs[2].aval.size for equation in written.equations
             if equation.primitive.name == "scatter_add"] == [4 * 4]  # what adds the identity to rows
+
+
+def test_loops_carry_small_arrays():
+    def carried(function, mode):
+        program = fxgrad.make_program(fxgrad.jacobian(function, mode=mode))(X)
+        *_, scan = (equation for equation in program.equations if equation.primitive.name == "scan")
+        return max(var.aval.size for var in scan.outputs)
+    for mode in ("forward", "reverse"):
+        assert carried(OF_ONE["recurrence from zeros"], mode) <= 25  # not 125: each column depends on one of x
+        assert carried(OF_ONE["heat"], mode) == 25  # a matrix of rows by rows
+        assert carried(lambda x: lax.scan(lambda c, _: (np.tanh(A @ c), None), x, length=3)[0], mode) == 125
+
+
+def test_steps_of_a_linear_loop_may_compute_known_values():
+    def linear(x):
+        def step(carry, row):
+            moving, count, sums = carry
+            return (moving * count + row, count + 1.0, sums + moving[0]), (moving, count, sums * count)
+        return lax.scan(step, (x[1], 1.0, 0.0), x)[1]
+    program = fxgrad.make_program(linear)(X)
+    assert not program.constants
+    (moving,), _, (sums,) = push_identity(program, [])
+    assert_equal(moving, fxgrad.jacobian(lambda x: linear(x)[0], chunk_size=7)(X))
+    assert_equal(sums, fxgrad.jacobian(lambda x: linear(x)[2], chunk_size=7)(X))
+
+
+def test_loops_under_transformations():
+    def function(x):
+        return lax.scan(lambda c, row: (np.tanh(c * 0.5 + row), c * row), x[0], x)[1]
+
+    def check(found, wanted):
+        assert_equal(fxgrad.jit(found)(X), wanted(X))
+        assert_equal(fxgrad.vmap(found)(np.stack([X, Y])), np.stack([wanted(X), wanted(Y)]))
+        assert_equal(fxgrad.grad(lambda x: np.sum(found(x) ** 2))(X), fxgrad.grad(lambda x: np.sum(wanted(x) ** 2))(X))
+        assert_equal(fxgrad.scan(lambda a, _: (a + 1.0, found(a * X)), 1.0, length=2)[1],
+                     np.stack([wanted(X), wanted(2.0 * X)]))
+    for mode in ("forward", "reverse"):
+        check(fxgrad.jacobian(function, mode=mode), fxgrad.jacobian(function, mode=mode, chunk_size=7))
+    assert_equal(fxgrad.hessian(lambda x: np.sum(function(x) ** 2))(X),
+                 fxgrad.hessian(lambda x: np.sum(function(x) ** 2), chunk_size=6)(X))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 5e-2), ("complex128", 1e-12)])
+def test_loops_keep_dtypes(dtype, tolerance):
+    dtype = fxgrad.dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    x = X.astype(dtype)
+    for mode in ("forward", "reverse"):
+        found, wanted = (fxgrad.jacobian(lambda x: lax.scan(lambda c, row: (c * row + row, c), x[0], x)[1], mode=mode,
+                                         holomorphic=dtype.kind == "c", chunk_size=size)(x) for size in (None, 7))
+        assert found.dtype == wanted.dtype == dtype
+        np.testing.assert_allclose(found.astype(complex), wanted.astype(complex), rtol=tolerance, atol=tolerance)
 
 
 def test_columns_by_values_are_those_of_each_example():
