@@ -462,6 +462,13 @@ def asks(w: Any) -> Any:
     return np.sum(w)
 
 
+def looks_at_many(w: Any) -> Any:
+    return np.sum(w[MANY]) / len(MANY)
+
+
+MANY = np.arange(20_000) % 3
+
+
 def looks_at_data(w: Any) -> Any:
     return np.sum(w ** DATA[0])
 
@@ -551,7 +558,7 @@ def changes_a_list(w: Any) -> Any:
 
 
 def stacks_a_list(w: Any) -> Any:
-    return np.sum(fnp.array([w, ROW]) ** 2)
+    return np.sum(fnp.array([w, [*DATA[:3]]]) ** 2) + np.sum(fnp.array([w, ROW]) ** 3)
 
 
 LIST: list[float] = []
@@ -562,9 +569,18 @@ def bins(w: Any) -> Any:
     return np.sum(fnp.digitize(w, DATA[1::-1]) * w)
 
 
-OPAQUE = [bins, counts_calls, prints, tries, stores, draws, asks, changes_global, uses_with, formats, imports,
-          reads_property, reads_everything, reads_slot, stacks_a_list, yields, changes_in_place, changes_a_list]
-BY_VALUE = [looks_at_data, by_data, to_int, of_size]
+OPAQUE = [counts_calls, prints, tries, stores, draws, asks, changes_global, uses_with, formats, imports,
+          reads_property, reads_everything, reads_slot, yields, changes_in_place, changes_a_list]
+def picks(w: Any) -> Any:
+    return np.sum(w[PLACES] ** 2) + np.sum(w[DATA[:3] > 0.75])
+
+
+def interpolates(w: Any) -> Any:
+    return np.sum(np.interp(w, np.sort(DATA), DATA))
+
+
+PLACES = np.array([2, 0])
+BY_VALUE = [looks_at_data, by_data, to_int, of_size, bins, stacks_a_list, picks, interpolates]
 """Functions that depend on values of an array."""
 
 

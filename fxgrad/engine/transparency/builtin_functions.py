@@ -6,9 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from fxgrad.engine.transparency.values import Data, Fresh, Item, Known, Lazy, Path, Refusal, Traced
+from fxgrad.engine.transparency.values import Data, Fresh, Item, Known, Lazy, Path, Refusal, Traced, holds_array
 
 if TYPE_CHECKING:
     from fxgrad.engine.transparency.interpret import Interpreter
@@ -20,7 +18,7 @@ def _len(interpreter: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
     item = args[0]
     if isinstance(item, Traced):
         return Known(len(item.value))
-    if isinstance(item, Data) and isinstance(item.value, np.ndarray):
+    if holds_array(item):
         shape = interpreter.attribute(item, "shape", node)
         return Known(interpreter.known(shape, node)[0])
     if isinstance(item, Path) and type(item.value) in (list, tuple, dict):

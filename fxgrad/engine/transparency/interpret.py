@@ -29,6 +29,7 @@ from fxgrad.engine.transparency.recording import (
     is_library,
     is_of_numbers,
     is_recorded,
+    known,
 )
 from fxgrad.engine.transparency.sources import FunctionNode, syntax_tree
 from fxgrad.engine.transparency.values import (
@@ -45,6 +46,7 @@ from fxgrad.engine.transparency.values import (
     Refusal,
     Traced,
     guarded,
+    holds_array,
     holds_traced,
     is_immutable,
     python_value,
@@ -227,7 +229,7 @@ class Interpreter:
                 self._assign(target, self.evaluate(value, frame), frame)
             case ast.AugAssign(target=ast.Name(id=name)):
                 old, new = self._read(name, frame, node), self.evaluate(node.value, frame)
-                if not isinstance(old, Traced | Known) and not (isinstance(old, Data) and is_immutable(old)):
+                if not isinstance(old, Traced) and not (isinstance(old, Data | Known) and is_immutable(old)):
                     raise Refusal(f"{name} is changed in place", node)
                 frame.own[name] = self.operate(node, type(node.op), [old, new])
             case ast.Assert():
@@ -398,7 +400,7 @@ class Interpreter:
             return bool(item.value)
         if isinstance(item, Path) and type(item.value) in (list, tuple):
             return bool(item.value)
-        return bool(self.known(item, node))
+        return bool(guarded(node, bool, self.known(item, node)))
 
     def known(self, item: Item, node: ast.AST) -> Any:
         """Return a value that decides what is recorded; raise `Refusal` if it may change."""
@@ -410,8 +412,7 @@ class Interpreter:
             try:
                 return self._plan.guard_value(item).value
             except Refusal as refusal:
-                refusal.syntax = node
-                raise
+                raise self._plan.needs_contents([item], refusal.reason, node) from None
         if isinstance(item, Traced):
             raise Refusal("Python's control flow needs the value of a traced array", node)
         raise Refusal("a value that may change decides what is recorded", node)
@@ -465,7 +466,7 @@ class Interpreter:
         function, sign = _OPERATORS[kind]
         if all(isinstance(item, Known) for item in items):
             values = [item.value for item in items if isinstance(item, Known)]
-            if all(isinstance(value, IMMUTABLE) for value in values):
+            if all(isinstance(value, (*IMMUTABLE, np.ndarray)) for value in values):
                 return self.known_result(function, values, node)
         if kind is ast.Add and all(isinstance(item, Fresh) for item in items):
             parts = [item.value for item in items if isinstance(item, Fresh)]
@@ -484,7 +485,7 @@ class Interpreter:
 
     def known_result(self, function: Callable[..., Any], values: Sequence[Any], node: ast.AST) -> Known:
         """Return the result of a function of known values."""
-        return Known(guarded(node, function, *values))
+        return known(guarded(node, function, *values))
 
     # --- calls -------------------------------------------------------------------------------------------
 
@@ -558,10 +559,14 @@ class Interpreter:
         if kind in (list, tuple) and not options and len(args) <= 1:
             return Fresh(kind(self.iterate(args[0], node)) if args else kind())
         if kind in (int, float, bool, complex, str, slice) and not options:
-            if kind is float and len(args) == 1 and isinstance(args[0], Data) and not isinstance(
-                    args[0].value, np.ndarray):
+            if kind is float and len(args) == 1 and isinstance(args[0], Data) and not holds_array(args[0]):
                 return self._plan.compute(f"float({args[0].code})", float(args[0].value))
             return self.known_result(kind, [self.known(item, node) for item in args], node)
+        if kind is zip and [*options] == ["strict"]:
+            rows = [Fresh([*self.iterate(item, node)]) for item in args]
+            if self.known(options["strict"], node) and len({len(row.value) for row in rows}) > 1:
+                raise Refusal("zip is called with different lengths", node)
+            args, options = rows, {}
         if kind in LAZY_TYPES and not options:
             return LAZY_TYPES[kind](self, args, node)
         if issubclass(kind, np.generic) and kind.__module__ == "numpy" and len(args) == 1 and not options:
@@ -619,7 +624,7 @@ class Interpreter:
         """Return an attribute of a value."""
         if name.startswith("__"):
             raise Refusal(f"the attribute {name} is read", node)
-        if name == "at" and (isinstance(item, Traced) or (isinstance(item, Data) and type(item.value) is Array)):
+        if name == "at" and (isinstance(item, Traced) or (holds_array(item) and type(item.value) is Array)):
             return At(item)
         if isinstance(item, At) and item.index is not None:
             update = functools.partial(call_update, name)
@@ -630,8 +635,8 @@ class Interpreter:
             if name in _ARRAY_VIEWS or name == "mT":
                 return self.recorder.call(lambda value: getattr(value, name), [item], node)
             return Function(functools.partial(call_method, name), item, "")
-        if isinstance(item, Data):
-            return self._data_attribute(item, name, node)
+        if holds_array(item):
+            return self._array_attribute(item, name, node)
         if isinstance(item, Function) and isinstance(item.value, type):
             return self.reader.of_class(item, name, node)
         if not isinstance(item, Path):
@@ -640,18 +645,19 @@ class Interpreter:
             raise Refusal(f"the attribute {name} of a value is read", node)
         return self.reader.attribute(item, name, node)
 
-    def _data_attribute(self, item: Data, name: str, node: ast.AST) -> Item:
+    def _array_attribute(self, item: Data | Known, name: str, node: ast.AST) -> Item:
+        """Return an attribute of an array of data, or of a known one."""
         value = item.value
-        if isinstance(value, np.ndarray):
-            if name in _ARRAY_FACTS:
-                if not item.is_path and item.code.startswith("d"):
-                    self._plan.guard_type(item)
-                return Known(getattr(value, name))
-            if name in _ARRAY_VIEWS:
-                return self._plan.compute(f"{item.code}.{name}", getattr(value, name))
-            if name in _ARRAY_METHODS:
-                return Function(functools.partial(call_method, name), item, self._plan.constant(
-                    functools.partial(call_method, name)))
+        if name in _ARRAY_FACTS:
+            if isinstance(item, Data) and not item.is_path:
+                self._plan.guard_type(item)
+            return Known(getattr(value, name))
+        if name in _ARRAY_VIEWS:
+            return known(getattr(value, name)) if isinstance(item, Known) else self._plan.compute(
+                f"{item.code}.{name}", getattr(value, name))
+        if name in _ARRAY_METHODS:
+            method = functools.partial(call_method, name)
+            return Function(method, item, self._plan.constant(method))
         raise Refusal(f"the attribute {name} of data is read", node)
 
     def _subscript(self, node: ast.Subscript, frame: _Frame) -> Item:
@@ -663,12 +669,11 @@ class Interpreter:
             return At(item.array, index)
         if isinstance(item, Traced):
             return self.recorder.call(operator.getitem, [item, index], node)
-        if isinstance(item, Data):
+        if holds_array(item):
             if holds_traced(index):
                 return self.recorder.call(operator.getitem, [item, index], node)
-            key = self.known(index, node)
-            code = f"{item.code}[{self._plan.constant(key)}]"
-            return self._plan.compute(code, guarded(node, operator.getitem, item.value, key))
+            code = self._plan.constant(operator.getitem)
+            return self.recorder.compute(operator.getitem, code, [item, index], {}, node)
         key = self.known(index, node)
         if isinstance(item, Known):
             return self.known_result(operator.getitem, [item.value, key], node)
@@ -693,6 +698,8 @@ class Interpreter:
         elif isinstance(item, Data) and isinstance(item.value, np.ndarray) and item.value.ndim:
             for place in range(len(item.value)):
                 yield self._plan.compute(f"{item.code}[{place}]", item.value[place])
+        elif isinstance(item, Known) and isinstance(item.value, np.ndarray) and item.value.ndim:
+            yield from map(known, item.value)
         elif isinstance(item, Known) and isinstance(item.value, tuple | range | str):
             yield from map(Known, item.value)
         elif isinstance(item, Path) and type(item.value) is dict:

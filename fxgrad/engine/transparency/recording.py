@@ -57,21 +57,19 @@ class Recorder:
         self._note_captured(before, data, node)
         for item in data:
             self._require_captured(item, node)
-        return self._wrap(result, bool(data), node)
+        return self._wrap(result, data, node)
 
     def compute(self, function: Callable[..., Any], code: str, args: Sequence[Item], options: dict[str, Item],
                 node: ast.AST) -> Item:
         """Return the result of a library function on data and known values: computed at each call, or once."""
         result = guarded(node, function, *(python_value(item, node) for item in args),
                          **{name: python_value(item, node) for name, item in options.items()})
-        if not [*data_in([*args, *options.values()])]:
-            if isinstance(result, np.ndarray):
-                if result.flags.writeable:
-                    result.flags.writeable = False
-                return self._new_array(result)
-            return self._wrap(result, False, node)
+        data = [*data_in([*args, *options.values()])]
+        if not data:
+            return self._wrap(result, data, node)
         if not isinstance(result, np.ndarray | np.generic | float):
-            raise Refusal("a library function returns something else than an array of data", node)
+            raise self._plan.needs_contents(
+                data, "a library function returns something else than an array of data", node)
         codes = [self.code_of(item, node) for item in args]
         codes += [f"{name}={self.code_of(item, node)}" for name, item in options.items()]
         return self._plan.compute(f"{code}({', '.join(codes)})", result)
@@ -103,7 +101,7 @@ class Recorder:
         """Guard the value of a number that was looked at, and not captured; raise `Refusal` for an array."""
         if isinstance(item.value, np.ndarray):
             if not any(value is item.value for _, value in self._tape.identified()):
-                raise Refusal("the library looks at the values of an array", node)
+                raise self._plan.needs_contents([item], "the library looks at the values of an array", node)
         elif not any(code is not None and code.endswith(f"({item.code})") for code in self.captures):
             try:
                 self._plan.guard_value(item)
@@ -128,7 +126,8 @@ class Recorder:
                 code = self._scalar_code(value[()], data, node)
                 code = None if code is None else f"as_strong_scalar({code}).view({type(value).__name__})"
             elif data:
-                raise Refusal("the library computes something from data before it records it", node)
+                raise self._plan.needs_contents(
+                    data, "the library computes something from data before it records it", node)
             self.captures.append(self._plan.constant(value) if code is None else code)
 
     def _scalar_code(self, value: Any, data: Sequence[Data], node: ast.AST) -> str | None:
@@ -145,28 +144,30 @@ class Recorder:
             if np.asarray(converted).tobytes() == np.asarray(value).tobytes():
                 codes.append(f"{self._plan.constant(type(value))}({item.code})")
         if len({*codes}) > 1:
-            raise Refusal("two numbers are equal, and it is open which of them is used", node)
+            raise self._plan.needs_contents(
+                data, "two numbers are equal, and it is open which of them is used", node)
         return codes[0] if codes else None
 
-    def _wrap(self, result: Any, from_data: bool, node: ast.AST) -> Item:
-        """Return the item of a library function's result."""
+    def _wrap(self, result: Any, data: Sequence[Data], node: ast.AST) -> Item:
+        """Return the item of a library function's result, that was computed from these data."""
         if isinstance(result, Tracer):
             return Traced(result)
         if type(result) in (list, tuple):
-            return Fresh(type(result)([self._wrap(each, from_data, node) for each in result]))
+            return Fresh(type(result)([self._wrap(each, data, node) for each in result]))
         if type(result) is dict:
-            return Fresh({key: self._wrap(each, from_data, node) for key, each in result.items()})
+            return Fresh({key: self._wrap(each, data, node) for key, each in result.items()})
         if isinstance(result, tuple):  # a named one, of which only the items are interpreted
-            return Fresh(tuple([self._wrap(each, from_data, node) for each in result]))
-        if isinstance(result, IMMUTABLE) and not from_data:
-            return Known(result)
-        if isinstance(result, np.ndarray) and not from_data:
-            return self._new_array(result)
-        raise Refusal("a library function returns what is not traced", node)
+            return Fresh(tuple([self._wrap(each, data, node) for each in result]))
+        if not data and isinstance(result, (*IMMUTABLE, np.ndarray)):
+            return known(result)
+        raise self._plan.needs_contents(data, "a library function returns what is not traced", node)
 
-    def _new_array(self, value: Any) -> Item:
-        """Return an array that follows from what is known."""
-        return Data(value, self._plan.constant(value), is_path=False)
+
+def known(value: Any) -> Known:
+    """Return a value that follows from what is known; nobody writes to it from now on."""
+    if isinstance(value, np.ndarray) and value.flags.writeable:
+        value.flags.writeable = False
+    return Known(value)
 
 
 def call_method(name: str, receiver: Any, *args: Any, **options: Any) -> Any:

@@ -34,7 +34,7 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transparency.interpret import Interpreter
 from fxgrad.engine.transparency.plan import MISS, Plan
 from fxgrad.engine.transparency.reading import is_function
-from fxgrad.engine.transparency.values import Data, Fresh, Function, Item, Known, Path, Refusal, Traced
+from fxgrad.engine.transparency.values import Data, Fresh, Function, Item, Known, LooksAtContents, Path, Refusal, Traced
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, file_name, function_name
 from fxgrad.errors import ArgumentError, UnsupportedError
@@ -46,6 +46,8 @@ MAX_REPLAYS = 4
 """The number of replays for one function; a fifth takes the place of the oldest."""
 MAX_REFUSALS = 3
 """The number of refused interpretations after which a function is not interpreted again."""
+MAX_RENEWALS = 16
+"""The number of interpretations of a function after which those that test contents of data are made no more."""
 
 
 @dataclass(slots=True)
@@ -163,12 +165,12 @@ def _is_staged() -> bool:
 class Replays:
     """The replays of one function; they are left out of its pickles."""
 
-    __slots__ = ("_calls", "_declared", "_refusals", "_replays", "function")
+    __slots__ = ("_calls", "_declared", "_refusals", "_renewals", "_replays", "function")
 
     def __init__(self, function: Any) -> None:
         self.function, self._declared = function, is_declared(function)
         self._replays: list[Replay] = []
-        self._calls = self._refusals = 0
+        self._calls = self._refusals = self._renewals = 0
 
     def __reduce__(self) -> Any:
         return _no_replays, ()
@@ -219,6 +221,9 @@ class Replays:
                 raise Refusal("it returns something else than traced arrays")
             if traced.computed:
                 raise Refusal("Python's control flow needs values of traced arrays")
+            if self._renewals >= MAX_RENEWALS and self._replays and self._replays[0].plan.by_content:
+                return  # contents differ from call to call: it takes less time to run the function
+            self._renewals += 1
             replay = make_replay(self.function, kind, traced, args, kwargs, tape)
         except Refusal as refusal:
             self._refusals += 1
@@ -307,18 +312,22 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
 
     The function is interpreted with the values that it read, which must give its own recording; and twice with other
     values of all data, of the same types, which must give the same program, and what the loads give for these values.
+    Where the contents of data decide, it is interpreted again with guards of them.
     """
     recording = Recording(tape.reached, tuple(traced.program.outputs), [*tape.captured])
-    first = _Interpretation(function, kind, args, kwargs, tape, None)
-    if first.out_tree != traced.out_tree or not _are_equal(first.recording, recording):
-        raise Refusal("the interpretation records something else than the function")
-    for change in (perturbed, contrasting):
-        probe = _Interpretation(function, kind, args, kwargs, tape, _Overrides(first.plan.pinned, change))
-        if probe.plan.lines != first.plan.lines or probe.codes != first.codes or not _are_equal(
-                probe.recording, Recording(recording.reached, recording.outputs, probe.recording.captured)):
-            raise Refusal("what it records depends on the values of arrays or numbers")
-        _check_constants(first, probe)
-        _check_loads(probe)
+    by_content: frozenset[str] = frozenset()
+    while True:
+        interpret = partial(_Interpretation, function, kind, args, kwargs, tape, by_content)
+        try:
+            first = interpret()
+            if first.out_tree != traced.out_tree or not _are_equal(first.recording, recording):
+                raise Refusal("the interpretation records something else than the function")
+            _check_other_values(first, interpret)
+            break
+        except LooksAtContents as found:
+            if found.codes <= by_content:
+                raise
+            by_content |= found.codes
     plan = first.plan
     load = plan.function(plan.lines, [f"return [{', '.join(first.codes)}]"])
     loaded = load(args, kwargs)
@@ -329,14 +338,14 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
 
 
 class _Overrides:
-    """Other values of data, by the codes of their paths; those whose value is guarded stay."""
+    """Other values of data, by the codes of their paths; those whose value is guarded stay. With `only` of one path."""
 
-    def __init__(self, pinned: frozenset[str], change: Callable[[Any], Any]) -> None:
-        self._pinned, self._change = pinned, change
+    def __init__(self, pinned: frozenset[str], change: Callable[[Any], Any], only: str | None) -> None:
+        self._pinned, self._change, self._only = pinned, change, only
         self._changed: dict[str, Any] = {}
 
     def __call__(self, code: str, value: Any) -> Any:
-        if code in self._pinned:
+        if code in self._pinned or (self._only is not None and code != self._only):
             return value
         if code not in self._changed:
             self._changed[code] = self._change(value)
@@ -381,8 +390,8 @@ class _Interpretation:
     """One interpretation of a call, on a tape like that of its recording."""
 
     def __init__(self, function: Any, kind: Kind, args: tuple[Any, ...], kwargs: dict[str, Any], tape: Tape,
-                 overrides: Callable[[str, Any], Any] | None) -> None:
-        self.plan = plan = Plan(overrides)
+                 by_content: frozenset[str], overrides: Callable[[str, Any], Any] | None = None) -> None:
+        self.plan = plan = Plan(overrides, by_content)
         self.leaves: list[str] = []
         self.trees: list[Callable[[Iterator[str]], str]] = []
         self._names = {f"args[{place}]": name for place, name in enumerate(parameter_names(function, len(args)))}
@@ -495,6 +504,34 @@ def _same_value(one: Any, other: Any) -> bool:
         return True
     left, right = np.asarray(one), np.asarray(other)
     return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
+
+
+def _check_other_values(first: _Interpretation, interpret: Callable[[_Overrides], _Interpretation]) -> None:
+    """Raise `Refusal` if the function records something else for other values of data, and say which data decide."""
+    for change in (perturbed, contrasting):
+        refusal = _difference(first, interpret, change, None)
+        if refusal is None:
+            continue
+        deciding = [code for code in first.plan.small_data() if _difference(first, interpret, change, code) is not None]
+        raise LooksAtContents(refusal.reason, refusal.syntax, frozenset(deciding)) if deciding else refusal
+
+
+def _difference(first: _Interpretation, interpret: Callable[[_Overrides], _Interpretation],
+                change: Callable[[Any], Any], only: str | None) -> Refusal | None:
+    """Return why an interpretation with changed data is not the first one but for the data; None if it is."""
+    try:
+        probe = interpret(_Overrides(first.plan.pinned, change, only))
+        recording = first.recording
+        if probe.plan.lines != first.plan.lines or probe.codes != first.codes or not _are_equal(
+                probe.recording, Recording(recording.reached, recording.outputs, probe.recording.captured)):
+            return Refusal("what it records depends on the values of arrays or numbers")
+        _check_constants(first, probe)
+        _check_loads(probe)
+    except Refusal as refusal:
+        if only is None and isinstance(refusal, LooksAtContents):
+            raise
+        return refusal
+    return None
 
 
 def _check_constants(first: _Interpretation, probe: _Interpretation) -> None:

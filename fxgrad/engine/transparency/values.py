@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -26,6 +26,14 @@ class Refusal(Exception):  # noqa: N818  (the interpretation ends, and the call 
         return getattr(self.syntax, "lineno", None)
 
 
+class LooksAtContents(Refusal):
+    """A refusal that ends if the contents of the data at these paths, by their codes, are guarded."""
+
+    def __init__(self, reason: str, syntax: ast.AST | None, codes: frozenset[str]) -> None:
+        super().__init__(reason, syntax)
+        self.codes = codes
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
     """A tracer: it depends on the arguments that are differentiated or mapped."""
@@ -35,7 +43,7 @@ class Traced:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """An immutable value that is the same in every call, by the guards."""
+    """A value that is the same in every call, by the guards: immutable, or an array that nobody writes to."""
 
     value: Any
 
@@ -130,11 +138,16 @@ def data_in(items: Sequence[Item]) -> Iterator[Data]:
             yield from data_in([*item.value.values()] if isinstance(item.value, dict) else [*item.value])
 
 
-def is_immutable(item: Data) -> bool:
+def is_immutable(item: Data | Known) -> bool:
     """Return whether `+=` makes a new value: of numbers, and of what the library has computed."""
     value = item.value
     return not isinstance(value, np.ndarray) or (
-        not item.is_path and type(value) is Array and not value.flags.writeable)
+        not (isinstance(item, Data) and item.is_path) and type(value) is Array and not value.flags.writeable)
+
+
+def holds_array(item: Item) -> TypeGuard[Data | Known]:
+    """Return whether a value is an array of data, or a known one."""
+    return isinstance(item, Data | Known) and isinstance(item.value, np.ndarray)
 
 
 def python_value(item: Item, syntax: ast.AST) -> Any:

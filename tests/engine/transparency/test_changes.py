@@ -117,11 +117,11 @@ def test_arrays_that_change(holder) -> None:
     (held.within_a_row, [0.5, 0.25, -0.0, np.float64(3.0), np.float32(0.1), 2, True, math.nan, 1j, "a", ARRAY]),
     (held.within_a_block, [ARRAY, ARRAY + 0.25, W, 2.0 * W, ARRAY.astype("f4"), np.arange(3), 1j * W, 0.5, None])],
     ids=lambda value: getattr(value, "__name__", ""))
-def test_containers_within_containers_that_the_library_takes(make, values, monkeypatch) -> None:
-    monkeypatch.setattr(config, "transparent", True)
-    monkeypatch.setattr(config, "transparent_after", 1)
+def test_containers_within_containers_that_the_library_takes(make, values) -> None:
     case = make(values[0])
-    slope, expected = fxgrad.grad(case.function), plain(case.function)
+    slope, expected = declared(case.function), plain(case.function)
+    slope(W)
+    assert replayed(slope, W)
     for value in [*values, *reversed(values)]:
         case.put(value)
         for _ in range(3):
@@ -537,6 +537,23 @@ def test_values_of_arrays_that_decide(function, monkeypatch) -> None:
     for place, value in ((0, 3.0), (1, 2.0), (0, 2.0)):
         held.DATA[place] = value
         assert_equal(outcome(slope, W), outcome(expected, W))
+
+
+def test_contents_that_differ_in_every_call(monkeypatch) -> None:
+    """They are compared in a few replays; then the function runs, and those replays stay."""
+    def picked(w: Any, places: Any) -> Any:
+        return np.sum(w[places] ** 2)
+    slope, expected = declared(picked), plain(picked)
+    made = []
+    make_replay = replays.make_replay
+    monkeypatch.setattr(replays, "make_replay", lambda *args: made.append(args) or make_replay(*args))
+    for number in range(3 * replays.MAX_RENEWALS):
+        places = np.array([number % 3, number // 3 % 3, number // 9])[:2 + number % 2] % 3
+        assert_equal(slope(W, places), expected(W, places))
+    assert len(made) == replays.MAX_RENEWALS
+    for number in range(30):
+        places = np.array([number % 2, 2])
+        assert_equal(slope(W, places), expected(W, places))
 
 
 def test_effects_happen_at_every_call() -> None:
