@@ -225,6 +225,17 @@ def test_pullback_keeps_its_values_when_arguments_change() -> None:
     np.testing.assert_array_equal(pullback(np.ones(2))[0], [2.0, 4.0])
 
 
+def test_linear_transpose_of_batches_of_branches() -> None:
+    """Lanes that take no part in a branch repeat one that does, behind `stop_gradient`."""
+    x, t = np.array([[0.3, -0.4], [-1.0, 0.2]]), np.array([[1.0, 2.0], [3.0, 4.0]])
+
+    def batched(t: Any) -> Any:
+        return fxgrad.vmap(lambda x, t: fxgrad.lax.cond(x[0] > 0, lambda t: t * 2, lambda t: t, t))(x, t)
+
+    np.testing.assert_array_equal(linear_transpose(batched, t)(t)[0], [[2.0, 4.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(linear_transpose(lambda t: t + fxgrad.stop_gradient(t), t)(t)[0], t)
+
+
 def test_linear_transpose() -> None:
     matrix = np.arange(6.0).reshape(2, 3)
     transposed = linear_transpose(lambda x: matrix @ x, fxgrad.ShapeDtypeStruct((3,), np.float64))
