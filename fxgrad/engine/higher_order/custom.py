@@ -132,7 +132,8 @@ def separate_tangents(moving: int, outputs: int, name: str, program: Program, in
                                      [*zeros[:known], *inputs[known:]])
     if any(type(tangent) is not Zero for tangent in tangents[:outputs]):
         raise ArgumentError(at_user_line(
-            f"{name} returned an output that depends on the tangents. Return the output of the function, and a tangent"))
+            f"{name} returned an output that depends on the tangents. Return the output of the function, and a "
+            "tangent"))
     return [*results[:outputs], *map(instantiate_zeros, tangents[outputs:])]
 
 

@@ -310,8 +310,9 @@ def test_rules_that_push_forward_through_calls_and_loops(inner: str) -> None:
 
         total = lambda x: xp.sum(ruled(x) ** 2)
         batched = lambda x: xp.sum(module.vmap(ruled)(xp.stack([x, x * 2])) ** 2)
-        wrapped = [module.jacfwd(ruled), lambda x: module.linearize(ruled, x)[1](x)] + ([] if inner in ("while", "cond") else [
-            module.grad(total), module.jit(module.grad(batched)), module.hessian(total)])
+        wrapped = [module.jacfwd(ruled), lambda x: module.linearize(ruled, x)[1](x)]
+        if inner not in ("while", "cond"):  # jax has no gradient of the one, and none of batches of the other
+            wrapped += [module.grad(total), module.jit(module.grad(batched)), module.hessian(total)]
         return [np.asarray(each(x)) for each in wrapped]
 
     with jax.enable_x64(True):
@@ -327,8 +328,9 @@ def test_outputs_of_rules_do_not_depend_on_tangents() -> None:
     for body in (summed, fxgrad.jit(summed)):
         ruled = fxgrad.custom_jvp(lambda x: np.sin(x))
         ruled.defjvp(lambda primals, tangents, body=body: body(primals[0], tangents[0]))
-        with pytest.raises(errors.ArgumentError, match="the jvp rule of function returned an output that depends on the "
-                                                "tangents. Return the output of the function, and a tangent"):
+        with pytest.raises(errors.ArgumentError, match=(
+                r"^the jvp rule of function returned an output that depends on the tangents\. Return the output of the "
+                r"function, and a tangent\n")):
             fxgrad.grad(ruled)(0.3)
 
 
