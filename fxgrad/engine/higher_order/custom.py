@@ -34,6 +34,7 @@ from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
 from fxgrad.engine.transforms.forward import fill_zeros, has_tangent, push_forward
+from fxgrad.engine.transforms.linearize import transpose_linear
 from fxgrad.engine.transforms.transpose import backward_pass
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, LinearityError, UnsupportedError
@@ -361,13 +362,13 @@ def _tangent_program(avals: Sequence[Aval], *, rule: CustomVjpRule, structure: A
         residuals, tangents = values[:count], values[count:]
         program, captured = trace_at(pass_back, [*avals[:count], *out_avals], mode=WITH_LITERALS)
         try:
-            results = backward_pass(program, [*captured, *residuals, *map(Linear, out_avals)], tangents)
+            linear = (*[False] * (len(captured) + count), *[True] * len(out_avals))
+            return transpose_linear(program, linear)([*captured, *residuals, *tangents])
         except (LinearityError, UnsupportedError) as error:
             raise UnsupportedError(at_user_line(
                 f"forward mode through the custom_vjp function {rule.name}: its derivative was to be derived from the "
                 f"backward pass, which cannot be transposed: {str(error).split('  at ')[0].strip()}\n"
                 "Define the function with custom_jvp, or use reverse mode (grad, vjp, jacrev)")) from None
-        return [instantiate_zeros(result) for result in results[len(captured) + count:]]
 
     return trace_at(tangents_of, avals, mode=WITH_LITERALS)
 

@@ -344,3 +344,20 @@ def test_gradients_by_pullbacks_with_positions() -> None:
     x = np.array([0.4, 0.3])
     for derived in (fxgrad.grad(lambda x: np.sum(ruled(x))), fxgrad.jit(fxgrad.grad(lambda x: np.sum(ruled(x))))):
         np.testing.assert_allclose(derived(x), [2.8, 1.6])
+
+
+def test_forward_mode_through_backward_passes_with_calls() -> None:
+    """One equation makes a residual and a cotangent; forward mode transposes the backward pass."""
+    ruled = fxgrad.custom_vjp(lambda x: fnp.sin(x) * x)
+
+    @jit
+    def parts(x: Any, cotangent: Any) -> Any:
+        return fnp.cos(x), cotangent * 2
+
+    def backward(x: Any, cotangent: Any) -> Any:
+        first, second = parts(x, cotangent)
+        return (first * second,)
+
+    ruled.defvjp(lambda x: (fnp.sin(x) * x, x), backward)
+    np.testing.assert_allclose(fxgrad.jacfwd(ruled)(X), np.diag(2 * np.cos(X)))
+    np.testing.assert_allclose(fxgrad.laplacian(lambda x: fnp.sum(ruled(x)))(X), -2 * np.sum(np.sin(X)))
