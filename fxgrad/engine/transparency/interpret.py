@@ -12,7 +12,7 @@ import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -103,13 +103,6 @@ class Interpreter:
     def __init__(self, tape: Tape, plan: Plan) -> None:
         self._plan, self.reader, self.recorder = plan, Reader(plan), Recorder(tape, plan)
         self._steps = self._depth = 0
-        self._cases: dict[type[ast.AST], Callable[[Any, _Frame], Item]] = {
-            ast.Constant: self._constant, ast.Name: self._name, ast.BinOp: self._binary, ast.UnaryOp: self._unary,
-            ast.BoolOp: self._bool, ast.Compare: self._compare, ast.IfExp: self._conditional, ast.Call: self._call,
-            ast.Attribute: self._attribute, ast.Subscript: self._subscript, ast.Tuple: self._tuple,
-            ast.List: self._list, ast.Dict: self._dict, ast.Lambda: self._lambda, ast.ListComp: self._comprehension,
-            ast.GeneratorExp: self._generator, ast.DictComp: self._dict_comprehension, ast.Slice: self._slice,
-            ast.NamedExpr: self._named, ast.JoinedStr: self._text}
 
     # --- functions ---------------------------------------------------------------------------------------
 
@@ -315,13 +308,12 @@ class Interpreter:
     def evaluate(self, node: ast.expr, frame: _Frame) -> Item:
         """Return the value of an expression."""
         self._step(node)
-        case = self._cases.get(type(node))
+        case = self._CASES.get(type(node))
         if case is None:
             raise Refusal(f"{_named(node)} is not interpreted", node)
-        return case(node, frame)
+        return case(self, node, frame)
 
-    @staticmethod
-    def _constant(node: ast.Constant, _: _Frame) -> Item:
+    def _constant(self, node: ast.Constant, _: _Frame) -> Item:
         return Known(node.value)
 
     def _tuple(self, node: ast.Tuple, frame: _Frame) -> Item:
@@ -749,6 +741,16 @@ class Interpreter:
                 yield Fresh((self.evaluate(node.key, frame), self.evaluate(node.value, frame)))
             else:
                 yield self.evaluate(node.elt, frame)
+
+    _CASES: ClassVar[dict[type[ast.AST], Callable[[Interpreter, Any, _Frame], Item]]] = {
+        ast.Constant: _constant, ast.Name: _name, ast.BinOp: _binary,
+        ast.UnaryOp: _unary, ast.BoolOp: _bool, ast.Compare: _compare,
+        ast.IfExp: _conditional, ast.Call: _call, ast.Attribute: _attribute,
+        ast.Subscript: _subscript, ast.Tuple: _tuple, ast.List: _list,
+        ast.Dict: _dict, ast.Lambda: _lambda, ast.ListComp: _comprehension,
+        ast.GeneratorExp: _generator, ast.DictComp: _dict_comprehension,
+        ast.Slice: _slice, ast.NamedExpr: _named, ast.JoinedStr: _text}
+    """The methods that evaluate expressions, by their syntax."""
 
 
 def _assigned_names(tree: FunctionNode) -> frozenset[str]:

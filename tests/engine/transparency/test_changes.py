@@ -499,8 +499,8 @@ def test_source_that_is_edited_or_reloaded(tmp_path, monkeypatch) -> None:
 
 def test_code_without_source_is_refused() -> None:
     namespace: dict[str, Any] = {"np": np}
-    exec("def f(w):\n    return np.sum(w)", namespace)
-    with pytest.raises(fxgrad.errors.UnsupportedError, match="its source is not found in <string>"):
+    exec(compile("def f(w):\n    return np.sum(w)", "<nowhere>", "exec"), namespace)
+    with pytest.raises(fxgrad.errors.UnsupportedError, match="its source is not found in <nowhere>"):
         declared(namespace["f"])(W)
 
 
