@@ -127,11 +127,13 @@ def item_assignment(statement: ast.stmt | None, at: str = "{array}.at", view: bo
     if not isinstance(target, ast.Subscript):
         return None
     array: ast.expr = target.value
-    index = index_text(target)
+    index, flat = index_text(target), False
     if view and isinstance(array, ast.Subscript):
         if not isinstance(array.slice, ast.Constant | ast.Name):
             return None
         index, array = f"{node_text(array.slice)}, {index}", array.value
+    elif view and isinstance(array, ast.Attribute) and array.attr == "flat":
+        flat, array = True, array.value
     elif view:
         return None
     if not isinstance(array, ast.Name | ast.Attribute | ast.Subscript):
@@ -140,7 +142,8 @@ def item_assignment(statement: ast.stmt | None, at: str = "{array}.at", view: bo
     if not method:
         assert isinstance(statement, ast.AugAssign)
         method, value = "set", node_text(ast.BinOp(target, statement.op, statement.value))
-    return Assignment(node_text(statement), f"{name} = {at.format(array=name)}[{index}].{method}({value})")
+    place, after = (f"{name}.ravel().at", f".reshape({name}.shape)") if flat else (at.format(array=name), "")
+    return Assignment(node_text(statement), f"{name} = {place}[{index}].{method}({value}){after}")
 
 
 def index_text(item: ast.Subscript) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -15,11 +16,12 @@ from fxgrad.engine.executors.silence import silence_warnings
 from fxgrad.engine.frontend.operands import operand
 from fxgrad.engine.frontend.protocol import function_of
 from fxgrad.engine.frontend.ufuncs import has_reflected
+from fxgrad.engine.frontend.value_calls import replay_on_values
 from fxgrad.engine.ops.conversion import converted
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import MutationError
-from fxgrad.numpy import indexing, products
+from fxgrad.numpy import indexing
 from fxgrad.numpy.inspection import DEVICE
 from fxgrad.numpy.methods import BINARY, COMPARISONS, METHODS, SYMBOLS, UNARY
 from fxgrad.numpy.updates import Updates
@@ -116,8 +118,7 @@ def _promote_operands(function: Function, own: Function, self: Any, other: Any, 
     result = function(self, other)
     if not (self.flags.writeable or (isinstance(other, np.ndarray) and other.flags.writeable)):
         return result
-    return tuple([each.copy() for each in result]) if type(result) is tuple else (
-        result.copy() if type(result) is Array else result)
+    return _writable(result)
 
 
 def _array_wrap(self: Array, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
@@ -177,46 +178,46 @@ def _setitem(self: Array, index: Any, value: Any) -> None:
 
 # --- methods ------------------------------------------------------------------------------------------------------
 
-_REDUCTIONS = {name: ("axis", *rest) for names, rest in {
-    "all any": ("out", "keepdims"),
-    "max min": ("out", "keepdims", "initial", "where"),
-    "mean": ("dtype", "out", "keepdims"),
-    "prod sum": ("dtype", "out", "keepdims", "initial", "where"),
-    "std var": ("dtype", "out", "ddof", "keepdims"),
-}.items() for name in names.split()}
-"""Methods with `where` and `initial`, by their positions: None is a default in jax, and an object in NumPy."""
+_COMPUTED = ("all", "any", "argmax", "argmin", "argpartition", "argsort", "choose", "clip", "compress", "cumprod",
+             "cumsum", "dot", "max", "mean", "min", "nonzero", "prod", "ptp", "round", "searchsorted", "std", "sum",
+             "trace", "var")
+"""Methods that traced arrays have too and that return no view: they are those, so that types and digits agree."""
+
+_OUT_PLACES = {"clip": 2, "compress": 2}
+"""Positions of `out` in NumPy's methods, where the signature of the function does not have it there."""
 
 _OPTIONS_OF_JAX: dict[str, dict[str, Any]] = {
-    "argsort": {"descending": False},
     "astype": {"device": None},
-    "compress": {"size": None, "fill_value": 0},
-    "dot": {"precision": None, "preferred_element_type": None},
-    "nonzero": {"size": None, "fill_value": None},
-    "prod": {"promote_integers": True},
     "repeat": {"total_repeat_length": None},
-    "searchsorted": {"method": "scan"},
-    "std": {"correction": None},
-    "sum": {"promote_integers": True},
     "take": {"unique_indices": False, "indices_are_sorted": False, "fill_value": None},
-    "var": {"correction": None},
 }
-"""Options that jax's arrays and traced ones take, and NumPy's do not, with their defaults."""
+"""Options that jax's arrays and traced ones take, and NumPy's methods do not, with their defaults."""
 
 
-def _reduction(name: str, positions: tuple[str, ...]) -> Function:
-    """Return NumPy's method, with `where=None` and `initial=None` treated as not given."""
-    own = getattr(np.ndarray, name)
+def _computed(name: str) -> Function:
+    """Return the method that traced arrays have; NumPy's for calls with `out`, and for dtypes that are not ours.
+
+    Its results can be written to: NumPy's own functions, as `np.nanmean`, do so.
+    """
+    own, function = getattr(np.ndarray, name, None), METHODS[name]
+    parameters = [*inspect.signature(function).parameters]
+    out = _OUT_PLACES.get(name, parameters.index("out") - 1 if "out" in parameters else len(parameters))
+    run = replay_on_values(function)
 
     def method(self: Array, *args: Any, **options: Any) -> Any:
-        if len(args) > 3 or "where" in options or "initial" in options:
-            options |= zip(positions, args, strict=False)
-            args = args[len(positions):]  # too many, which NumPy reports
-            for option in ("where", "initial"):
-                if options.get(option, self) is None:
-                    del options[option]
-        return own(self, *args, **options)
-    method.__name__, method.__doc__ = name, own.__doc__
+        if own is not None and (self.dtype not in _DTYPES or options.get("out") is not None or (
+                len(args) > out and args[out] is not None)):
+            return own(self, *args, **options)
+        return _writable(run(self, *args, **options))
+    method.__name__, method.__doc__ = name, function.__doc__
     return method
+
+
+def _writable(result: Any) -> Any:
+    """Return copies of arrays, which can be written to; other results unchanged."""
+    if type(result) is tuple:
+        return tuple([_writable(each) for each in result])
+    return result.copy() if type(result) is Array else result
 
 
 def _with_strong_result(name: str) -> Function:
@@ -256,17 +257,8 @@ def _astype(self: Array, dtype: Any, *args: Any, **options: Any) -> Any:
             result = np.ndarray.astype(self, dtype, *args, **options)
         result[...] = converted(np.asarray(self), after)
         return result
-    return np.ndarray.astype(self, dtype, *args, **options)
-
-
-def _ptp(self: Array, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
-    """Return the largest element minus the smallest; NumPy's arrays no longer have this method."""
-    return METHODS["ptp"](self, axis, out, keepdims)
-
-
-def _dot(self: Array, b: Any, out: Any = None) -> Any:
-    """Return the product with `b`, which may be traced."""
-    return products.dot(self, b) if out is None else np.ndarray.dot(self, b, out)
+    result = np.ndarray.astype(self, dtype, *args, **options)
+    return result.view(Array) if type(result) is WeakArray else result  # the array itself, by `copy=False`
 
 
 def _block_until_ready(self: Array) -> Array:
@@ -304,16 +296,16 @@ def _hash(self: Array) -> int:
 
 def attach_array_methods() -> None:
     """Give `Array` its methods."""
-    for name, member in {"__getitem__": _getitem, "__setitem__": _setitem, "dot": _dot, "ptp": _ptp,
-                         "astype": _astype, "devices": _devices, "block_until_ready": _block_until_ready,
+    for name, member in {"__getitem__": _getitem, "__setitem__": _setitem, "astype": _astype,
+                         "devices": _devices, "block_until_ready": _block_until_ready,
                          "at": property(_at),
                          "__format__": _format, "__round__": _round, "__hash__": _hash,
                          "__array_wrap__": _array_wrap}.items():
         setattr(Array, name, member)
-    for name in ("take", "trace"):
-        setattr(Array, name, _with_strong_result(name))
-    for name, positions in _REDUCTIONS.items():
-        setattr(Array, name, _reduction(name, positions))
+    Array.take = _with_strong_result("take")  # type: ignore[method-assign]
+    Array.__pos__ = UNARY["pos"]  # type: ignore[method-assign]
+    for name in _COMPUTED:
+        setattr(Array, name, _computed(name))
     for name, defaults in _OPTIONS_OF_JAX.items():
         setattr(Array, name, _with_options_of_jax(name, getattr(Array, name), defaults))
     for name, function in (BINARY | COMPARISONS).items():
@@ -337,23 +329,12 @@ def _attach_to_weak() -> None:
     for name, unary in UNARY.items():
         setattr(WeakArray, f"__{name}__", lambda self, of=unary: of(self))
     for name in ("__copy__", "__deepcopy__", "__getitem__", "conj", "conjugate", "copy", "diagonal", "flatten", "ravel",
-                 "repeat", "reshape", "round", "squeeze", "swapaxes", "take", "transpose"):
+                 "repeat", "reshape", "squeeze", "swapaxes", "take", "transpose"):
         setattr(WeakArray, name, _weak_view(getattr(Array, name)))
-    for name in ("clip", "cumprod", "cumsum", "max", "mean", "min", "prod", "ptp", "std", "sum", "trace", "var"):
-        setattr(WeakArray, name, _weak_method(name, getattr(Array, name)))
     WeakArray.at = property(Updates)  # type: ignore[attr-defined]
     WeakArray.imag = property(_weak_view(np.ndarray.imag.__get__))  # type: ignore[assignment]
+    WeakArray.mT = property(_weak_view(np.ndarray.mT.__get__))  # type: ignore[assignment]
     WeakArray.T = property(_weak_view(np.ndarray.transpose))  # type: ignore[assignment]
-
-
-def _weak_method(name: str, own: Function) -> Function:
-    """Return the method of traced arrays, whose results are weak as well; NumPy's for calls with `out`."""
-    function = METHODS[name]
-
-    @functools.wraps(own)
-    def method(self: WeakArray, *args: Any, **options: Any) -> Any:
-        return own(self, *args, **options) if options.get("out") is not None else function(self, *args, **options)
-    return method
 
 
 def _weak_operator(method: str, function: Function, name: str) -> Function:

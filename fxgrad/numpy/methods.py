@@ -163,6 +163,7 @@ _PROPERTIES: dict[str, Function] = {
     "device": lambda self: inspection.DEVICE,
     "T": replay_calls(shaping.transpose, views=note_view),
     "mT": replay_calls(_matrix_transpose, views=note_view),
+    "flat": replay_calls(shaping.ravel, views=note_view),
     "real": lambda self: note_view(elementwise.real.function(self), (self,)),
     "imag": lambda self: note_view(elementwise.imag.function(self), (self,)),
     "at": Updates,

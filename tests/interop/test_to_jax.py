@@ -315,3 +315,14 @@ def test_jax_differentiates_them_alike(primitive: Any, sample: Any) -> None:
         if has_tangent(aval_of(value)):
             tolerance = 1e-9 if np.asarray(value).dtype in (np.float64, np.complex128) else 2e-2
             assert_close(as_jax(instantiate_zeros(one)), other, "tangent", tolerance)
+
+
+def test_gradients_of_batches_of_branches() -> None:
+    """jax batches the derivative of a branch, and transposes it then."""
+    def branch(x: Any) -> Any:
+        return fxgrad.lax.cond(x[0] > 0, fnp.sin, lambda z: z * 2, x)
+
+    rows = np.array([[0.3, -0.4], [-1.0, 0.2]])
+    with jax.enable_x64(True):
+        found = jax.grad(lambda rows: jax.vmap(fxgrad.to_jax(branch))(rows).sum())(rows)
+    np.testing.assert_allclose(found, [np.cos(rows[0]), [2.0, 2.0]])

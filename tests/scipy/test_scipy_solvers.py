@@ -98,3 +98,18 @@ def test_containers(name: str) -> None:
 def test_what_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=f"^{re.escape(message)}\n"):
         call()
+
+
+@pytest.mark.parametrize("solver", ["gmres", pytest.param("bicgstab", marks=pytest.mark.slow)])
+def test_products_with_hessians_of_jitted_functions(solver: str) -> None:
+    """The operator was refused: one equation makes the gradient and its tangent."""
+    matrix, x = np.array([[3.0, 0.2], [0.1, 2.0]]), np.array([0.3, -0.4])
+    energy = fxgrad.jit(lambda x: np.sum((matrix @ x + 0.1 * np.sin(x)) * x))
+
+    def step(x: Any) -> Any:
+        gradient = fxgrad.grad(energy)
+        return getattr(linalg, solver)(lambda t: fxgrad.jvp(gradient, (x,), (t,))[1], gradient(x), tol=1e-12)[0]
+
+    exact = lambda x: np.linalg.solve(fxgrad.hessian(energy)(x), fxgrad.grad(energy)(x))
+    for wrapped in (lambda f: f, fxgrad.jacrev):
+        np.testing.assert_allclose(wrapped(step)(x), wrapped(exact)(x), rtol=1e-8, atol=1e-10)

@@ -40,7 +40,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         def forward(*given: Any) -> Any:
             output, rule = fun(*given, **kwargs)
             like = tree.map(aval_of, output)
-            converted, captured = _convert_closure(rule, (like,))
+            converted, captured = _convert_closure(rule, (like,), of_integers=True)
             structures.append((converted, len(captured)))
             return output, tuple(captured)
 
@@ -73,13 +73,15 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     return _convert_closure(fun, example_args)
 
 
-def _convert_closure(fun: Callable[..., Any], examples: tuple[Any, ...]) -> tuple[Callable[..., Any], list[Any]]:
+def _convert_closure(fun: Callable[..., Any], examples: tuple[Any, ...], of_integers: bool = False,
+                     ) -> tuple[Callable[..., Any], list[Any]]:
+    """Return what `closure_convert` does; tracers that are no floating-point ones are arguments too, if asked for."""
     leaves, structure = tree.flatten(examples)
     avals = [struct_aval(leaf) or (leaf if hasattr(leaf, "strong") else aval_of(leaf)) for leaf in leaves]
     traced = trace_flat(lambda *tracers: fun(*tree.unflatten(structure, tracers)), avals, "closure_convert", fun,
                         mode=UNSHARED)
     hoisted = [index for index, value in enumerate(traced.captured)
-               if type(value) is Tracer and dtypes.is_inexact(value.dtype)]
+               if type(value) is Tracer and (of_integers or dtypes.is_inexact(value.dtype))]
 
     def converted(*args: Any) -> Any:
         given, found = args[:len(examples)], args[len(examples):]

@@ -19,7 +19,7 @@ from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.guards import run_guarded
 from fxgrad.engine.frontend.flat import LEAF, TracedCall, check_leaf, function_origin, leaf_aval
-from fxgrad.engine.higher_order.custom import Flat, custom_jvp_p, custom_vjp_p
+from fxgrad.engine.higher_order.custom import Flat, custom_jvp_p, custom_vjp_p, separate_tangents
 from fxgrad.engine.ops import arithmetic
 from fxgrad.engine.ops.structural import convert, instantiate_zeros
 from fxgrad.engine.pickling import is_importable
@@ -260,9 +260,10 @@ class _UserJvp(_CapturedInputs):
         given = tangents[self.captured:]
         zeros = [tangent if type(tangent) is Zero and self.owner.symbolic_zeros else None for tangent in given]
         moving = [instantiate_zeros(tangent) for tangent, zero in zip(given, zeros, strict=True) if zero is None]
-        outputs, _ = run_guarded(functools.partial(self._run_rule, len(primals), zeros), [*primals, *moving],
-                             function_origin(self.owner.rule), f"the jvp rule of {self.name}")
-        half = len(self.out_avals)
+        half, name = len(self.out_avals), f"the jvp rule of {self.name}"
+        outputs, _ = run_guarded(
+            functools.partial(self._run_rule, len(primals), zeros), [*primals, *moving],
+            function_origin(self.owner.rule), name, functools.partial(separate_tangents, len(moving), half, name))
         return outputs[:half], outputs[half:]
 
     def _run_rule(self, count: int, zeros: Sequence[Zero | None], *values: Any) -> tuple[list[Any], None]:

@@ -63,8 +63,7 @@ from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, TraceRootCache, is_tracing, join_unchecked_vma, new_tape
 from fxgrad.engine.transforms.forward import has_tangent, slope_program
 from fxgrad.engine.transforms.joint import grad_program
-from fxgrad.engine.transforms.linearize import linearize_program
-from fxgrad.engine.transforms.transpose import transpose_program
+from fxgrad.engine.transforms.linearize import linearize_program, transpose_linear
 from fxgrad.engine.transparency.plan import MISS
 from fxgrad.engine.transparency.replays import MAX_REPLAYS, Replays, Run, begin_run, direct_call
 from fxgrad.engine.tree import TreeDef
@@ -572,8 +571,8 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
         leaves = match_trees("linear_transpose", "the output", traced.out_tree, "the cotangent", cotangent)
         given = [tangent_leaf("linear_transpose", leaf, aval, lambda: "the output", "cotangent", whole=True)
                  for leaf, aval in zip(leaves, traced.program.out_avals, strict=True)]
-        results = without_literals(transpose_program(traced.program,
-                                                     traced.wrt())(traced.inputs(*map(instantiate_zeros, given))))
+        results = without_literals(transpose_linear(traced.program, traced.wrt())(
+            traced.inputs(*map(instantiate_zeros, given))))
         arguments: tuple[Any, ...] = tree.unflatten(selected.structure, results)
         return arguments
     return transpose

@@ -8,7 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from fxgrad.engine.control_flow import operators
-from fxgrad.engine.control_flow.conversion import ConvertedFunction, install_operators
+from fxgrad.engine.control_flow.conversion import ConvertedFunction, install_operators, is_user_code
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, UnsupportedError
 
@@ -21,7 +21,8 @@ def python_control_flow(f: Callable[..., Any]) -> Callable[..., Any]:
     `if`, `while`, `for`, `break`, `continue`, `return`, conditional expressions, `and`, `or`, `not`, chained
     comparisons and `match` on numbers become `cond` and `while_loop` where their condition is traced without a value,
     as under `jit` and `vmap`. Where Python knows the condition they run as written, and record the same program as `f`.
-    Functions of yours that `f` calls are converted too; libraries are not.
+    Functions of yours that `f` calls are converted too; libraries are not. Of an object, its class's `__call__` is
+    converted.
 
     Raises `UnsupportedError` if the source of `f` cannot be had or is not what runs, and for generators; and, while
     tracing, `ControlFlowError` with the user's line for code that cannot be compiled.
@@ -44,6 +45,9 @@ def python_control_flow(f: Callable[..., Any]) -> Callable[..., Any]:
     if isinstance(f, MethodType) and isinstance(f.__func__, FunctionType):
         return MethodType(ConvertedFunction(f.__func__), f.__self__)
     if not isinstance(f, FunctionType):
+        call = getattr(type(f), "__call__", None)  # noqa: B004  (the function itself)
+        if isinstance(call, FunctionType) and is_user_code(call.__code__.co_filename):
+            return MethodType(ConvertedFunction(call), f)  # an object of a class of yours
         if not callable(f):
             raise ArgumentError(at_user_line(
                 f"python_control_flow: a function is needed, got {type(f).__name__}. Pass the function itself"))

@@ -22,7 +22,8 @@ class Array(np.ndarray):
     array, and is writable if that is.
 
     Operators promote as jax does: int32 with float32 is float32, int32 / int32 too. It is a subclass of NumPy's array,
-    so NumPy and its libraries accept it, and `np.sum(x)` and `x.sum()` mean NumPy's.
+    so NumPy and its libraries accept it. Its methods, which NumPy's functions call, are those of traced arrays:
+    `np.sum(x)` and `x.sum()` of integers are of 64 bits, as NumPy's.
 
     >>> import numpy as np, fxgrad, fxgrad.numpy as fnp
     >>> table, places = np.array([1.0, 2.0, 3.0]), np.array([2, 0])

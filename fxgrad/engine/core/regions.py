@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -141,6 +142,60 @@ def dependent_outputs(program: Program, marks: Sequence[bool]) -> tuple[bool, ..
     """Return a mask of the outputs of `program` that depend on an input marked in `marks`."""
     reached = dependent_variables(program, marks)
     return tuple(atom in reached for atom in program.outputs)
+
+
+def dependent_within(program: Program, marks: Sequence[bool], visit: Callable[[Equation], None] = lambda _: None,
+                     ) -> set[Atom]:
+    """Return what `dependent_variables` does, looking into the programs of equations.
+
+    An output of a loop or a call depends on what its program makes of marked inputs, and on operands that decide what
+    runs. `visit` is called with each equation that takes marked values and holds no program, at any depth.
+    """
+    reached: set[Atom] = {var for var, marked in zip(program.inputs, marks, strict=True) if marked}
+    for equation in program.equations:
+        if not reached.isdisjoint(equation.inputs):
+            if not equation.regions:
+                visit(equation)
+            reached.update(itertools.compress(equation.outputs, _dependent_outputs_of(
+                equation, [atom in reached for atom in equation.inputs], visit)))
+    return reached
+
+
+def _dependent_outputs_of(equation: Equation, operands: Sequence[bool], visit: Callable[[Equation], None],
+                          ) -> Sequence[bool]:
+    """Return a mask of the outputs of `equation` that depend on operands marked in `operands`."""
+    everything = [True] * len(equation.outputs)
+    linked = {link.place for region in equation.regions for link in region.inputs}
+    if not equation.regions or any(marked and place not in linked for place, marked in enumerate(operands)):
+        return everything
+    found = [False] * len(equation.outputs)
+    for region in equation.regions:
+        carried = [index for index, link in enumerate(region.inputs) if link.how == "carry"]
+        after = [index for index, link in enumerate(region.outputs) if link.how == "carry"]
+
+        def outputs_of(marks: Sequence[bool], region: Region = region) -> list[bool]:
+            reached = dependent_within(region.program, marks, visit)
+            return [atom in reached for atom in region.program.outputs]
+
+        if carried and len(after) != len(carried):
+            return everything  # carried inside, as the states that a sweep recomputes
+
+        def step(marks: Sequence[bool], carried: list[int] = carried, after: list[int] = after) -> list[bool]:
+            made, again = outputs_of(marks), [*marks]
+            for index, place in zip(carried, after, strict=True):
+                again[index] = made[place]
+            return again
+
+        first = [link.place >= 0 and operands[link.place] for link in region.inputs]
+        marks = close_marks(step, first) if carried else first
+        made = outputs_of(marks)
+        for index, place in zip(carried, after, strict=True):
+            made[place] = marks[index]  # a loop may end before its first step
+        for link, marked in zip(region.outputs, made, strict=True):
+            if marked and link.place < 0:
+                return everything  # a condition decides how often a loop runs
+            found[link.place] = found[link.place] or marked
+    return found
 
 
 def close_marks(step: Callable[[tuple[bool, ...]], Sequence[bool]], marks: Sequence[bool]) -> tuple[bool, ...]:

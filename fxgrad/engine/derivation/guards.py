@@ -32,6 +32,8 @@ spmd_names: ContextVar[tuple[str, ...]] = ContextVar("spmd_names", default=())
 
 UserCode = Callable[..., "tuple[Sequence[Any], Any]"]
 """A function of flat tracers that returns outputs, each a value, a `Zero` or None, and an extra result."""
+Evaluate = Callable[[Program, Sequence[Any]], "Sequence[Any] | None"]
+"""A function that evaluates a recorded program in another way than equation by equation; None for those it leaves."""
 
 
 class Guard:
@@ -70,13 +72,15 @@ class Guard:
         program, captured, extra = self._record()
         return program is self.program and extra == self.extra and all(map(_are_equal, self.captured, captured))
 
-    def outputs(self, inputs: Sequence[Any]) -> list[Any]:
-        """Return the outputs on `inputs`, bound in the current context."""
+    def outputs(self, inputs: Sequence[Any], evaluate: Evaluate | None = None) -> list[Any]:
+        """Return the outputs on `inputs`, bound in the current context; by `evaluate` if it takes the program."""
         program = self.program
         given = [Literal(value, var.aval) if isinstance(value, np.generic | Integer) and var.aval.dtype.names is None
                  else value for value, var in zip(self.captured, program.inputs, strict=False)]
         walked = equation_source.get() is not None
-        present = iter(eval_program(program, [*given, *inputs], _bind_at_call if walked else bind_equation))
+        results = None if evaluate is None else evaluate(program, [*given, *inputs])
+        present = iter(eval_program(program, [*given, *inputs], _bind_at_call if walked else bind_equation)
+                       if results is None else results)
         return [None if kind is True else next(present) if kind is False else Zero(kind) for kind in self.extra[0]]
 
 
@@ -97,7 +101,8 @@ _collecting: ContextVar[list[Guard] | None] = ContextVar("guards", default=None)
 """The list that collects the guards of user code running now, or None."""
 
 
-def run_guarded(function: UserCode, inputs: Sequence[Any], origin: Any, name: str) -> tuple[list[Any], Any]:
+def run_guarded(function: UserCode, inputs: Sequence[Any], origin: Any, name: str, evaluate: Evaluate | None = None,
+                ) -> tuple[list[Any], Any]:
     """Run the user's `function` on `inputs` under a new guard; `origin` separates functions, as for any recording."""
     try:
         guard = Guard(function, inputs, origin, name)
@@ -109,7 +114,7 @@ def run_guarded(function: UserCode, inputs: Sequence[Any], origin: Any, name: st
     guards = _collecting.get()
     if guards is not None:
         guards.append(guard)
-    return guard.outputs(inputs), guard.extra[1]
+    return guard.outputs(inputs, evaluate), guard.extra[1]
 
 
 @contextmanager

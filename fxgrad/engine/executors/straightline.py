@@ -60,6 +60,8 @@ def generate(program: Program) -> tuple[str, dict[str, Any]]:
     storage = _Storage(program, operations)
     of_numbers = _operations_of_numbers(program, operations)
     writer = _CodeWriter(program, constants, _inlined_numbers(program, operations, of_numbers))
+    writer.store(storage.owners([atom for operation in operations if operation.call and operation.call.takes_stored
+                                 for atom in operation.inputs]))
     for index, operation in enumerate(operations):
         target = storage.targets.get(index)
         if target is not None:
@@ -239,6 +241,10 @@ class _Storage:
             for out in operation.outputs:
                 self._sharing[out] = shared | {out}
 
+    def owners(self, atoms: Sequence[Atom]) -> list[Atom]:
+        """Return the atoms whose memory `atoms` are, or are views of, each once."""
+        return [*dict.fromkeys(owner for atom in atoms for owner in self._sharing.get(atom, (atom,)))]
+
     def _ends(self, program: Program, operations: Sequence[Operation]) -> dict[Variable, int]:
         """Return the operation after which the memory of each variable is dead."""
         end: dict[Variable, int] = {}
@@ -304,7 +310,7 @@ def _memory(var: Variable) -> Aval:
 class _CodeWriter:
     """Names for variables, kernels and constants, and the lines of the function.
 
-    `conversions` are the lines at its beginning, which convert scalar inputs.
+    `conversions` are the lines at its beginning, which convert scalar inputs, and copy those that repeat elements.
     """
 
     def __init__(self, program: Program, constants: dict[Atom, Any], inlined: set[Atom]) -> None:
@@ -324,6 +330,15 @@ class _CodeWriter:
     def rename(self, var: Variable, other: Variable) -> None:
         """Give `var` the name of `other`, whose array it overwrites."""
         self._names[var] = self._names[other]
+
+    def store(self, atoms: Sequence[Atom]) -> None:
+        """Have inputs and constants among `atoms` store all their elements."""
+        for atom in atoms:
+            if atom in self._constants:
+                self._constants[atom] = np.ascontiguousarray(self._constants[atom])
+            elif atom in self._inputs and atom.aval.shape:
+                self.namespace["stored"], name = np.ascontiguousarray, self.name(atom)  # type: ignore[arg-type]
+                self.conversions.append(f"    if 0 in {name}.strides: {name} = stored({name})")
 
     def operand(self, atom: Atom, form: str) -> str:
         """Return the expression of an operand; `form` is that of a scalar."""

@@ -18,7 +18,7 @@ from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.regions import Region, region_roles, whole_region
+from fxgrad.engine.core.regions import Region, dependent_outputs, region_roles, whole_region
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.executors import numpy as numpy_executor
@@ -26,16 +26,18 @@ from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments, emit_inline, run_with_numpy
 from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, select_marked
 from fxgrad.engine.higher_order.masking import unbatched_where_equal
-from fxgrad.engine.higher_order.wiring import add_tangents, dual_outputs
+from fxgrad.engine.higher_order.wiring import add_tangents, dual_outputs, needs_tangent_tape
 from fxgrad.engine.ops.structural import convert, instantiate_zeros, reduce_sum
 from fxgrad.engine.ops.varying import pvary, sum_to_vma
+from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
 from fxgrad.engine.transforms.forward import fill_zeros, has_tangent, push_forward
+from fxgrad.engine.transforms.linearize import transpose_linear
 from fxgrad.engine.transforms.transpose import backward_pass
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import LinearityError, UnsupportedError
+from fxgrad.errors import ArgumentError, LinearityError, UnsupportedError
 
 Flat = Sequence[Any]
 
@@ -111,6 +113,29 @@ def _split_captured(primals: list[Any], tangents: list[Any], program: Program, r
     with in_place():
         _, through = push_forward(program, primals, [*tangents[:captured], *zeros[captured:]])
     return [*zeros[:captured], *tangents[captured:]], through
+
+
+def separate_tangents(moving: int, outputs: int, name: str, program: Program, inputs: Sequence[Any],
+                      ) -> list[Any] | None:
+    """Evaluate a recorded jvp rule so that its first `outputs` are computed apart from its last `moving` inputs.
+
+    A rule that calls `jvp` of a function with loops or calls records equations that make both outputs and tangents. On
+    a tape for tangents alone they would make tangents of the outputs. So the program is linearized in its tangents, at
+    zero: it is linear in them. Returns None if no equation makes both. Raises `ArgumentError` if an output depends on a
+    tangent.
+    """
+    known = len(inputs) - moving
+    marks = [False] * known + [True] * moving
+    if not needs_tangent_tape(inputs[:known], inputs[known:]) or not any(dependent_outputs(program, marks)[:outputs]):
+        return None
+    zeros = [Zero(aval) for aval in program.in_avals]
+    results, tangents = push_forward(program, [*inputs[:known], *map(instantiate_zeros, zeros[known:])],
+                                     [*zeros[:known], *inputs[known:]])
+    if any(type(tangent) is not Zero for tangent in tangents[:outputs]):
+        raise ArgumentError(at_user_line(
+            f"{name} returned an output that depends on the tangents. Return the output of the function, and a "
+            "tangent"))
+    return [*results[:outputs], *map(instantiate_zeros, tangents[outputs:])]
 
 
 def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: CustomJvpRule,
@@ -192,8 +217,18 @@ class BatchedJvpRule(ByValue):
             reached[:] = nonzero_mask(out_tangents)
             return [*outputs, *nonzero_tangents(out_tangents)]
 
-        results = [put_axis(result, size, 0) for result in _apply_batched(
-            both, size, [*primals, *nonzero_tangents(tangents)], [*axes, *select_marked(axes, marks)], axis_name)]
+        def batched(*values: Any) -> list[Any]:
+            return [put_axis(result, size, 0) for result in _apply_batched(
+                both, size, values, [*axes, *select_marked(axes, marks)], axis_name)]
+
+        moving = nonzero_tangents(tangents)
+        if needs_tangent_tape(primals, tangents):
+            program, captured = trace_at(batched, [*map(aval_of, [*primals, *moving])], mode=WITH_LITERALS)
+            inputs = [*captured, *primals, *moving]
+            results = separate_tangents(len(moving), len(reached), f"the jvp rule of {self.name}", program, inputs)
+            results = apply_equations(program, inputs) if results is None else results
+        else:
+            results = batched(*primals, *moving)
         return dual_outputs([aval_of(output) for output in results[:len(reached)]], tuple(reached), results)
 
 
@@ -327,13 +362,13 @@ def _tangent_program(avals: Sequence[Aval], *, rule: CustomVjpRule, structure: A
         residuals, tangents = values[:count], values[count:]
         program, captured = trace_at(pass_back, [*avals[:count], *out_avals], mode=WITH_LITERALS)
         try:
-            results = backward_pass(program, [*captured, *residuals, *map(Linear, out_avals)], tangents)
+            linear = (*[False] * (len(captured) + count), *[True] * len(out_avals))
+            return transpose_linear(program, linear)([*captured, *residuals, *tangents])
         except (LinearityError, UnsupportedError) as error:
             raise UnsupportedError(at_user_line(
                 f"forward mode through the custom_vjp function {rule.name}: its derivative was to be derived from the "
                 f"backward pass, which cannot be transposed: {str(error).split('  at ')[0].strip()}\n"
                 "Define the function with custom_jvp, or use reverse mode (grad, vjp, jacrev)")) from None
-        return [instantiate_zeros(result) for result in results[len(captured) + count:]]
 
     return trace_at(tangents_of, avals, mode=WITH_LITERALS)
 

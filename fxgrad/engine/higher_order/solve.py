@@ -27,6 +27,7 @@ from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import inner_mode, takes_literals, trace_at
 from fxgrad.engine.transforms.batch import Batched, batched_program, put_axis
 from fxgrad.engine.transforms.forward import push_forward
+from fxgrad.engine.transforms.linearize import transpose_linear
 from fxgrad.engine.transforms.transpose import transpose_program
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import LinearityError
@@ -198,7 +199,7 @@ def linear_solve(matvec: Function, rhs: Sequence[Any], solve: Callable[[Function
         parts[2:] = [forwards, solved]
     elif transpose_solve is not None:
         own = len(forwards.captured)
-        flipped = transpose_program(forwards.program, (*[False] * own, *[True] * len(avals)))
+        flipped = transpose_linear(forwards.program, (*[False] * own, *[True] * len(avals)))
         backwards = Derived(flipped.program, [*flipped.captured, *forwards.captured], None)
 
         def apply_transposed(*values: Any) -> list[Any]:

@@ -190,8 +190,11 @@ def _div_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str
 # --- remainders -----------------------------------------------------------------------------------------------
 
 # A constant to every derivative: `NO_TANGENT` would have that effect, but means that the operation has no derivative.
+# A linear operand gets no cotangent either, so that batches of branches can be transposed: dead lanes repeat a live one
+# behind it.
 stop_gradient_p = unary("stop_gradient", numpy=lambda x: x, xla=lambda lax, x: x, accepts="all", flops=0,
-                        tangent=lambda t, out, x: Zero(aval_of(x)))
+                        tangent=lambda t, out, x: Zero(aval_of(x)),
+                        transpose=lambda cotangents, inputs: [Zero(inputs[0].aval)])
 stop_gradient = operation(stop_gradient_p)
 
 # A value under a name, by which policies of checkpoints identify it.

@@ -259,7 +259,7 @@ def _dot_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | Non
             x.dtype.itemsize < 4 or (preferred is not None and preferred != x.dtype):
         return None
     left, right = "{0}.T" * (x_contract[0] != x.ndim - 1) or "{0}", "{1}.T" * (y_contract[0] != 0) or "{1}"
-    return Snippet(f"{left}.dot({right}{{out}})", row_major=True)
+    return Snippet(f"{left}.dot({right}{{out}})", row_major=True, takes_stored=True)
 
 
 def precision_name(precision: Any) -> Any:

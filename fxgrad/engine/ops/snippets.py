@@ -22,6 +22,8 @@ class Snippet(NamedTuple):
     row-major order if all operands are, or always with `row_major`. The value must equal the kernel's own bit for bit.
     `of_numbers` is the expression for scalar operands that are Python's numbers (floats for float64, bools for bool),
     with such a number as the result; "" if there is none. With `takes_numbers` such operands may stand in `text` too.
+    With `takes_stored` an input of the program that repeats elements in memory, as `np.broadcast_to` makes it, is
+    copied first, as the kernel does.
     """
 
     text: str
@@ -31,6 +33,7 @@ class Snippet(NamedTuple):
     row_major: bool = False
     of_numbers: str = ""
     takes_numbers: bool = False
+    takes_stored: bool = False
 
     def of(self, *operands: int) -> Snippet:
         """Return the snippet for other operands, given by their numbers."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from fxgrad.engine import dtypes
 from fxgrad.engine.core.primitive import MissingRule
 from fxgrad.engine.core.program import PRIMAL, TRANSPOSED, Equation, Program, Variable
 from fxgrad.engine.core.sources import at_source
@@ -72,14 +73,22 @@ def _known_part(program: Program, inputs: Sequence[Any]) -> tuple[list[Equation]
 
 def _apply(equation: Equation, cotangents: list[Any], inputs: list[Any]) -> Sequence[Any]:
     primitive = equation.primitive
-    if isinstance(primitive.transpose, MissingRule):
+    refused = str(primitive.transpose) if isinstance(primitive.transpose, MissingRule) else _rounds(equation, inputs)
+    if refused:
         where = "" if equation.source is None else f" at line {equation.source.line}"
         raise LinearityError(at_user_line(
-            f"cannot transpose {primitive}{where} ({primitive.transpose}): the function is not linear in the inputs "
+            f"cannot transpose {primitive}{where} ({refused}): the function is not linear in the inputs "
             "it is transposed in. Use vjp, which linearizes first, or pass the other values by closure"))
     result: Sequence[Any] = primitive.transpose(
         rule_inputs(primitive, cotangents), rule_inputs(primitive, inputs), **equation.params)
     return result
+
+
+def _rounds(equation: Equation, inputs: Sequence[Any]) -> str:
+    """Return what rounds numbers, if an equation makes integers or bools of linear floating-point values; else ""."""
+    floats = any(type(value) is Linear and dtypes.is_inexact(value.aval.dtype) for value in inputs)
+    made = equation.outputs[0].aval.dtype
+    return f"its result is {made.name}" if floats and len(equation.outputs) == 1 and made.kind in "iub" else ""
 
 
 def transpose_program(program: Program, linear: tuple[bool, ...]) -> Derived:

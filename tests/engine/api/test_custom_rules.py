@@ -281,3 +281,83 @@ def test_values_that_a_rule_asks_for_are_refused_in_the_name_of_the_function() -
         assert str(caught.value).startswith(
             "bool() needs the value of a traced array (bool[]) in the jvp rule of ruled, which is traced without "
             "values. It depends on: input 1. Write fxgrad.numpy.where(condition, a, b) to choose between values, ")
+
+
+def _inner_functions(module: Any, xp: Any) -> dict[str, Callable[..., Any]]:
+    lax = module.lax
+    return {
+        "jit": module.jit(lambda x: xp.sin(x) * x), "checkpoint": module.checkpoint(lambda x: xp.sin(x) * x),
+        "scan": lambda x: lax.scan(lambda c, _: (xp.sin(c) * c, c * 2), x, None, length=3)[0],
+        "cond": lambda x: lax.cond(x[0] > 0, xp.sin, lambda z: z * 2, x),
+        "while": lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, xp.sin(c[1]) * c[1]), (0, x))[1]}
+
+
+@pytest.mark.parametrize("inner", ["jit", "scan", pytest.param("checkpoint", marks=pytest.mark.slow),
+                                   pytest.param("cond", marks=pytest.mark.slow),
+                                   pytest.param("while", marks=pytest.mark.slow)])
+def test_rules_that_push_forward_through_calls_and_loops(inner: str) -> None:
+    """One equation makes the output and its tangent; the output had belonged to the tape of the tangents."""
+    x = np.array([0.3, -0.4, 0.8])
+
+    def results(module: Any, xp: Any) -> list[Any]:
+        function = _inner_functions(module, xp)[inner]
+        ruled = module.custom_jvp(function)
+
+        @ruled.defjvp
+        def rule(primals: Any, tangents: Any) -> Any:
+            output, tangent = module.jvp(function, primals, tangents)
+            return output * 1, tangent * 2 * output
+
+        total = lambda x: xp.sum(ruled(x) ** 2)
+        batched = lambda x: xp.sum(module.vmap(ruled)(xp.stack([x, x * 2])) ** 2)
+        wrapped = [module.jacfwd(ruled), lambda x: module.linearize(ruled, x)[1](x)]
+        if inner not in ("while", "cond"):  # jax has no gradient of the one, and none of batches of the other
+            wrapped += [module.grad(total), module.jit(module.grad(batched)), module.hessian(total)]
+        return [np.asarray(each(x)) for each in wrapped]
+
+    with jax.enable_x64(True):
+        expected = results(jax, jnp)
+    for found, wanted in zip(results(fxgrad, fnp), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-10)
+
+
+def test_outputs_of_rules_do_not_depend_on_tangents() -> None:
+    def summed(x: Any, t: Any) -> Any:
+        return np.sin(x) + t, t * 2
+
+    for body in (summed, fxgrad.jit(summed)):
+        ruled = fxgrad.custom_jvp(lambda x: np.sin(x))
+        ruled.defjvp(lambda primals, tangents, body=body: body(primals[0], tangents[0]))
+        with pytest.raises(errors.ArgumentError, match=(
+                r"^the jvp rule of function returned an output that depends on the tangents\. Return the output of the "
+                r"function, and a tangent\n")):
+            fxgrad.grad(ruled)(0.3)
+
+
+def test_gradients_by_pullbacks_with_positions() -> None:
+    """The pullback of `sort` has integers among its residuals, which had been taken for values of the closure."""
+    @fxgrad.custom_gradient
+    def ruled(x: Any) -> Any:
+        output, pullback = fxgrad.vjp(lambda x: np.sort(x) * np.cumsum(x), x)
+        return output, lambda cotangent: 2.0 * pullback(cotangent)[0]
+
+    x = np.array([0.4, 0.3])
+    for derived in (fxgrad.grad(lambda x: np.sum(ruled(x))), fxgrad.jit(fxgrad.grad(lambda x: np.sum(ruled(x))))):
+        np.testing.assert_allclose(derived(x), [2.8, 1.6])
+
+
+def test_forward_mode_through_backward_passes_with_calls() -> None:
+    """One equation makes a residual and a cotangent; forward mode transposes the backward pass."""
+    ruled = fxgrad.custom_vjp(lambda x: fnp.sin(x) * x)
+
+    @jit
+    def parts(x: Any, cotangent: Any) -> Any:
+        return fnp.cos(x), cotangent * 2
+
+    def backward(x: Any, cotangent: Any) -> Any:
+        first, second = parts(x, cotangent)
+        return (first * second,)
+
+    ruled.defvjp(lambda x: (fnp.sin(x) * x, x), backward)
+    np.testing.assert_allclose(fxgrad.jacfwd(ruled)(X), np.diag(2 * np.cos(X)))
+    np.testing.assert_allclose(fxgrad.laplacian(lambda x: fnp.sum(ruled(x)))(X), -2 * np.sum(np.sin(X)))

@@ -15,6 +15,7 @@ import pytest
 
 import fxgrad
 from fxgrad import grad, linear_transpose, value_and_grad, vjp
+from fxgrad.errors import LinearityError
 
 
 def test_scalars_arrays_and_sizes() -> None:
@@ -223,6 +224,52 @@ def test_pullback_keeps_its_values_when_arguments_change() -> None:
     _, pullback = vjp(lambda x: x * x, x)
     x[:] = 100.0
     np.testing.assert_array_equal(pullback(np.ones(2))[0], [2.0, 4.0])
+
+
+def test_linear_transpose_of_batches_of_branches() -> None:
+    """Lanes that take no part in a branch repeat one that does, behind `stop_gradient`."""
+    x, t = np.array([[0.3, -0.4], [-1.0, 0.2]]), np.array([[1.0, 2.0], [3.0, 4.0]])
+
+    def batched(t: Any) -> Any:
+        return fxgrad.vmap(lambda x, t: fxgrad.lax.cond(x[0] > 0, lambda t: t * 2, lambda t: t, t))(x, t)
+
+    np.testing.assert_array_equal(linear_transpose(batched, t)(t)[0], [[2.0, 4.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(linear_transpose(lambda t: t + fxgrad.stop_gradient(t), t)(t)[0], t)
+
+
+def _mixing(kind: str) -> Any:
+    """A function of which one equation makes values that are multiplied: by `jvp` a value and a tangent."""
+    def loop(x: Any) -> Any:
+        return fxgrad.lax.fori_loop(0, 2, lambda i, c: (c[0] * 0.5, c[1] * c[0]), (x, x))
+
+    inner = {"jit": fxgrad.jit(lambda x: (np.sin(x), x * 2)), "loop": loop,
+             "checkpoint": fxgrad.checkpoint(fxgrad.jit(lambda x: (np.sin(x), x * 2))),
+             "cond": lambda x: fxgrad.lax.cond(x[0] > 0, lambda x: (np.sin(x), x * 2), lambda x: (x, x), x)}[kind]
+
+    def function(x: Any) -> Any:
+        first, second = inner(x)
+        return np.sum(first) * second
+    return function
+
+
+@pytest.mark.parametrize("kind", ["jit", "loop", "checkpoint", "cond"])
+def test_linear_transpose_of_pushforwards_through_calls_and_loops(kind: str) -> None:
+    """Known and linear values of one equation are separated by linearizing it."""
+    function, x, cotangent = _mixing(kind), np.array([0.3, 0.4]), np.array([1.0, -2.0])
+    found = linear_transpose(lambda t: fxgrad.jvp(function, (x,), (t,))[1], x)(cotangent)
+    np.testing.assert_allclose(found[0], vjp(function, x)[1](cotangent)[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("function", [
+    fxgrad.jit(lambda t: t * t), lambda t: np.prod(fxgrad.jit(lambda t: np.stack([t, t * 2]))(t), axis=0),
+    fxgrad.jit(lambda t: np.floor(t) + t), lambda t: fxgrad.jit(lambda t: np.sign(t))(t) * 2,
+    lambda t: fxgrad.jit(lambda t: t.astype(int) * 1.0)(t) + t,
+    lambda t: fxgrad.lax.cond(t[0] > 0, lambda t: t * 2, lambda t: t, t),
+    lambda t: fxgrad.lax.scan(lambda c, _: (c * c, None), t, None, length=2)[0],
+    lambda t: fxgrad.lax.while_loop(lambda c: c[0][0] > 0.1, lambda c: (c[0] * 0.5, c[1] + 1), (t, t))[1]])
+def test_functions_that_are_not_linear_are_refused_at_any_depth(function: Any) -> None:
+    with pytest.raises(LinearityError):
+        linear_transpose(function, np.array([0.3, 0.4]))(np.array([1.0, 2.0]))
 
 
 def test_linear_transpose() -> None:

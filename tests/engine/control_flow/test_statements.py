@@ -438,3 +438,22 @@ def test_bounds_of_few_bits_do_not_overflow():
         return turns
     assert int(jit(python_control_flow(count))(np.int8(-100), np.int8(100))) == 200
     assert int(jit(python_control_flow(count))(np.uint8(200), np.uint8(100))) == 0
+
+
+class _Scaled:
+    """An object that is called as a function."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, x):
+        if x > 0:
+            return x * self.factor
+        return -x
+
+
+def test_objects_that_are_called():
+    model = _Scaled(3.0)
+    converted = fxgrad.python_control_flow(model)
+    function = fxgrad.jit(fxgrad.value_and_grad(lambda x: converted(x)))
+    assert [tuple(map(float, function(x))) for x in (2.0, -1.0)] == [(6.0, 3.0), (1.0, -1.0)]

@@ -434,3 +434,15 @@ def test_first_and_later_calls_on_transposed_arrays_are_equal_to_the_bit(body: s
         first = gradient(x)
         for _ in range(2):
             assert first.tobytes() == gradient(x).tobytes()
+
+
+@pytest.mark.parametrize("product", [lambda x: x @ x.T, lambda x: x.T @ x, lambda x: np.sin(x) @ x.T])
+def test_first_and_later_calls_on_arrays_that_repeat_elements_are_equal_to_the_bit(product: Any) -> None:
+    """Products took arguments as they are: NumPy copies columns for such arrays, kernels rows."""
+    x = np.broadcast_to(np.random.default_rng(0).uniform(-1.0, 1.0, 100), (70, 100))
+    gradient = fxgrad.value_and_grad(lambda x: np.sum(np.sin(product(x))))
+    value, first = gradient(x)
+    for _ in range(3):
+        again, later = gradient(x)
+        assert value == again
+        assert first.tobytes() == later.tobytes()
