@@ -17,7 +17,7 @@ from fxgrad.engine.core.regions import Region
 from fxgrad.engine.ops import arithmetic, comparison, parts, reductions, structural
 
 if TYPE_CHECKING:
-    from fxgrad.engine.analyses.intervals import Interval
+    from fxgrad.engine.analyses.interval_values import Interval
 
 _TURNED = {comparison.gt_p: comparison.lt_p, comparison.ge_p: comparison.le_p}
 _NEGATED = {comparison.lt_p: comparison.ge_p, comparison.le_p: comparison.gt_p, comparison.gt_p: comparison.le_p,

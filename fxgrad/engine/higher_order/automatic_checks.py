@@ -16,14 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.analyses.interval_rules import exact_result
+from fxgrad.engine.analyses.interval_values import Interval, any_value, fits, of_constant
 from fxgrad.engine.analyses.intervals import (
-    Interval,
     Intervals,
-    any_value,
-    exact_result,
-    fits,
     intervals_of,
-    of_constant,
     operands_of,
     outputs_of,
     refined,

@@ -14,7 +14,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.engine.analyses.intervals import Interval, any_value
+from fxgrad.engine.analyses.interval_values import Interval, any_value
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.executors import numpy as numpy_executor

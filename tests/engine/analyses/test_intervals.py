@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import lax
-from fxgrad.engine.analyses.intervals import interval_rules
+from fxgrad.engine.analyses.interval_rules import interval_rules
 from fxgrad.engine.ops.arithmetic import nonzero_divisor
 from tests.support.tiers import examples
 
