@@ -22,17 +22,21 @@ from fxgrad.engine.analyses.interval_values import (
     least_normal,
     multiply_exactly,
     negate,
+    of_constant,
     product_of_ends,
     rounded,
     square_exactly,
+    with_flushed,
 )
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Equation
 from fxgrad.engine.ops import (
     arithmetic,
+    barrier,
     comparison,
     creation,
+    cumulative,
     dynamic,
     exponential,
     indexing,
@@ -44,11 +48,17 @@ from fxgrad.engine.ops import (
     reductions,
     select,
     shaping,
+    special,
     structural,
+    topk,
     trigonometric,
 )
+from fxgrad.engine.ops.windows import default_fill
 
 IntervalRule = Callable[[Equation, Sequence[Interval]], "list[Interval]"]
+
+FALSE, TRUE = Interval(0, 0, False), Interval(1, 1, False)
+"""The intervals of conditions that are known."""
 
 interval_rules: Analysis[IntervalRule | None] = Analysis(
     "interval rules", "How the intervals of real operands bound the results.", missing="conservative", default=None)
@@ -68,6 +78,11 @@ def exact_result(equation: Equation, inputs: Sequence[Interval]) -> Interval | N
         return negate(inputs[0])
     if primitive is structural.reduce_sum_p:
         return _sum_exactly(inputs[0], _count(equation))
+    if primitive is cumulative.cumsum_p:
+        shape, x = equation.inputs[0].aval.shape, inputs[0]
+        count = shape[equation.params["axis"]] if shape else 1
+        return Interval(min(x.low, product_of_ends(x.low, count)), max(x.high, product_of_ends(x.high, count)),
+                        _sum_exactly(x, count).nan)
     return None
 
 
@@ -84,16 +99,29 @@ def _count(equation: Equation) -> int:
 
 @interval_rules.register(pointwise.add_p, arithmetic.sub_p, arithmetic.mul_p, arithmetic.neg_p)
 def _arithmetic(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    aval = equation.outputs[0].aval
+    if equation.primitive is arithmetic.mul_p and dtypes.is_floating(aval.dtype):
+        inputs = [with_flushed(each, aval) for each in inputs]
     exact = exact_result(equation, inputs)
     assert exact is not None
-    aval = equation.outputs[0].aval
     found = rounded(exact, aval)
-    if not dtypes.is_floating(aval.dtype) or found == exact or not all(each.is_finite for each in (found, *inputs)):
+    if not dtypes.is_floating(aval.dtype) or found == exact or not all(each.is_finite for each in (exact, *inputs)):
         return [found]
     # Rounding keeps the order of numbers, so an end that is a number of the type is passed by no rounded one.
     low, high = _exact_ends(equation, inputs)
-    return [found._replace(low=float(low) if _is_number(low, aval) else found.low,
-                           high=float(high) if _is_number(high, aval) else found.high)]
+    if equation.primitive in (pointwise.add_p, arithmetic.sub_p):
+        found = _without_overflow(found, low, high, aval)
+    return [found._replace(low=float(low) if found.low > -INFINITE and _is_number(low, aval) else found.low,
+                           high=float(high) if found.high < INFINITE and _is_number(high, aval) else found.high)]
+
+
+def _without_overflow(found: Interval, low: Fraction, high: Fraction, aval: Aval) -> Interval:
+    """Return the interval of sums that exceed the greatest number by too little to be rounded to an infinity."""
+    info = dtypes.finfo(aval.dtype)
+    most = float(info.max)
+    limit = Fraction(most) * (1 + Fraction(float(info.eps)) / 16)
+    return found._replace(low=-most if found.low == -INFINITE and low >= -limit else found.low,
+                          high=most if found.high == INFINITE and high <= limit else found.high)
 
 
 def _exact_ends(equation: Equation, inputs: Sequence[Interval]) -> tuple[Fraction, Fraction]:
@@ -141,6 +169,13 @@ def _sum(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     return [_sum_of(exact, equation.outputs[0].aval, count)]
 
 
+@interval_rules.register(cumulative.cumsum_p)
+def _running_sums(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    exact, aval = exact_result(equation, inputs), equation.outputs[0].aval
+    assert exact is not None
+    return [_sum_of(exact, aval, aval.shape[equation.params["axis"]])]
+
+
 @interval_rules.register(products.dot_general_p)
 def _dot(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     (contracted, _), _ = equation.params["dimension_numbers"]
@@ -164,6 +199,7 @@ def _quotient(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     aval = equation.outputs[0].aval
     if dtypes.kind_of(aval.dtype) in "iu":
         return [_whole_quotient(x, y, aval)]
+    x = with_flushed(x, aval)
     nan = x.nan or y.nan or not (x.is_finite or y.is_finite)
     if y.spans_zero or min(abs(y.low), abs(y.high)) < least_normal(aval):  # XLA takes what is less for 0
         if y.zero:
@@ -189,13 +225,16 @@ def _divided(x: float, y: float) -> float:
 
 
 def _rising(function: Callable[[float], float], low: float = -INFINITE, high: float = INFINITE,
-            start: float = -INFINITE) -> IntervalRule:
-    """Return the rule of a rising function with values in [low, high], which has a NaN below `start`."""
+            start: float = -INFINITE, steps: int = 1) -> IntervalRule:
+    """Return the rule of a rising function with values in [low, high], which has a NaN below `start`.
+
+    Its kernels take `steps` that are rounded.
+    """
     def at(x: float) -> float:
         try:
             return function(x)
         except OverflowError:
-            return INFINITE
+            return math.copysign(INFINITE, x)
         except ValueError:
             return -INFINITE
 
@@ -207,7 +246,7 @@ def _rising(function: Callable[[float], float], low: float = -INFINITE, high: fl
         least = least_normal(aval)  # XLA takes what is less for 0
         low_end = x.low if abs(x.low) >= least else min(x.low, 0.0)
         high_end = x.high if abs(x.high) >= least else max(x.high, 0.0)
-        found = rounded(Interval(at(max(low_end, start)), at(high_end), x.nan or x.low < start), aval)
+        found = rounded(Interval(at(max(low_end, start)), at(high_end), x.nan or x.low < start), aval, steps)
         return [Interval(max(found.low, low), min(found.high, high), found.nan)]
     return rule
 
@@ -239,6 +278,61 @@ interval_rules.enter(_rising(math.atan, -1.6, 1.6), trigonometric.atan_p)
 interval_rules.enter(_rising(_logistic, 0.0, 1.0), exponential.logistic_p)
 
 
+_STEPS = 64
+"""Roundings of a kernel that takes the exponential of a sum, of which each unit is one of the exponent."""
+interval_rules.enter(_rising(lambda x: math.pow(2.0, x), 0.0, steps=_STEPS), exponential.exp2_p)
+interval_rules.enter(_rising(math.sinh, steps=_STEPS), trigonometric.sinh_p)
+interval_rules.enter(_rising(math.asinh, steps=_STEPS), trigonometric.asinh_p)
+interval_rules.enter(_rising(math.acosh, 0.0, start=1.0, steps=_STEPS), trigonometric.acosh_p)
+interval_rules.enter(_rising(math.erf, -1.0, 1.0, steps=_STEPS), special.erf_p)
+
+
+@interval_rules.register(trigonometric.cosh_p)
+def _catenary(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [Interval(0.9, INFINITE, inputs[0].nan)]
+
+
+@interval_rules.register(special.erfc_p)
+def _tail(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [Interval(0.0, 2.1, inputs[0].nan)]
+
+
+@interval_rules.register(trigonometric.tan_p)
+def _tangent(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]
+    return [any_value(equation.outputs[0].aval)._replace(nan=x.nan or not x.is_finite)]
+
+
+@interval_rules.register(trigonometric.atanh_p)
+def _area_tangent(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, aval = inputs[0], equation.outputs[0].aval
+    nan = x.nan or x.low < -1 or x.high > 1
+    # Between -1 and 1 the greatest magnitude is that of the numbers next to them.
+    most = 2 + 0.75 * math.log(2 / float(dtypes.finfo(aval.dtype).eps))
+    low, high = (math.copysign(INFINITE if abs(end) >= 1 else most, end) for end in x[:2])
+    return [Interval(low if x.low < 0 else 0.0, high if x.high > 0 else 0.0, nan)]
+
+
+@interval_rules.register(exponential.rsqrt_p)
+def _reciprocal_root(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x, aval = inputs[0], equation.outputs[0].aval
+    if x.low < least_normal(aval):  # of -0.0 it is -inf
+        return [any_value(aval)]
+    high = 1.1 / math.sqrt(x.low)
+    return [Interval(0.0 if math.isinf(x.high) else 0.9 / math.sqrt(x.high), high, x.nan)]
+
+
+def _least_root(aval: Aval) -> float:
+    return float(dtypes.finfo(aval.dtype).tiny)
+
+
+@interval_rules.register(trigonometric.hypot_p)
+def _hypotenuse(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    ends = [max(abs(each.low), abs(each.high)) for each in inputs]
+    found = rounded(Interval(0.0, ends[0] + ends[1], inputs[0].nan or inputs[1].nan), equation.outputs[0].aval)
+    return [found._replace(low=0.0)]
+
+
 @interval_rules.register(exponential.cbrt_p)
 def _cubic_root(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     x = inputs[0]  # XLA's root of large numbers is off by more than the bounds allow
@@ -263,8 +357,10 @@ def _wave(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
 
 @interval_rules.register(exponential.square_p)
 def _square_rule(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
-    found = rounded(square_exactly(inputs[0]), equation.outputs[0].aval)
-    return [found._replace(low=max(found.low, 0.0)) if dtypes.is_floating(equation.outputs[0].aval.dtype) else found]
+    aval = equation.outputs[0].aval
+    x = with_flushed(inputs[0], aval) if dtypes.is_floating(aval.dtype) else inputs[0]
+    found = rounded(square_exactly(x), aval)
+    return [found._replace(low=max(found.low, 0.0)) if dtypes.is_floating(aval.dtype) else found]
 
 
 def _raised(x: float, exponent: int) -> float:
@@ -335,7 +431,13 @@ def _gathered(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     wraps = params["mode"] == "checked" and dtypes.kind_of(equation.inputs[1].aval.dtype) == "i"
     least = [-shape[axis] if wraps else 0 for axis in axes]
     inside = not axes or (indices.low >= max(least) and indices.high <= min(rooms))
-    return [x if inside or (params["mode"] == "clip" and min(rooms) >= 0) else any_value(equation.outputs[0].aval)]
+    if inside or (params["mode"] == "clip" and min(rooms) >= 0):
+        return [x]
+    if params["mode"] not in ("fill", "checked"):
+        return [any_value(equation.outputs[0].aval)]
+    aval, fill = equation.outputs[0].aval, params["fill_value"]
+    dtype = np.dtype(aval.dtype)
+    return [x.join(of_constant(np.asarray(default_fill(dtype) if fill is None else fill, dtype), aval))]
 
 
 @interval_rules.register(indexing.scatter_p)
@@ -364,7 +466,7 @@ def _sign(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
                      x.nan)]
 
 
-@interval_rules.register(parts.floor_p, parts.ceil_p)
+@interval_rules.register(parts.floor_p, parts.ceil_p, parts.round_p)
 def _whole(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     x = inputs[0]
     return [Interval(x.low if math.isinf(x.low) else math.floor(x.low),
@@ -391,7 +493,8 @@ def _minimum(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
 
 @interval_rules.register(structural.reshape_p, structural.transpose_p, structural.broadcast_to_p, shaping.slice_p,
                          shaping.rev_p, arithmetic.stop_gradient_p, dynamic.dynamic_slice_p, arithmetic.name_p,
-                         joining.split_p, joining.unstack_p)
+                         joining.split_p, joining.unstack_p, shaping.broadcast_in_dim_p, shaping.tile_p,
+                         creation.copy_p, cumulative.cummax_p, cumulative.cummin_p)
 def _moved(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     return [inputs[0]] * len(equation.outputs)
 
@@ -401,7 +504,27 @@ def _extreme(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     return [inputs[0] if _count(equation) else any_value(equation.outputs[0].aval)]
 
 
-@interval_rules.register(joining.concatenate_p, joining.stack_p)
+@interval_rules.register(barrier.optimization_barrier_p)
+def _passed(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    return [*inputs]
+
+
+@interval_rules.register(topk.top_k_p)
+def _greatest(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    shape = equation.inputs[0].aval.shape
+    last = max(shape[equation.params["axis"]] - 1, 0)
+    return [inputs[0], rounded(Interval(0, last, False), equation.outputs[1].aval)]
+
+
+@interval_rules.register(parts.is_finite_p)
+def _finiteness(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]
+    if x.is_finite and not x.nan:
+        return [TRUE]
+    return [FALSE if x.low == x.high and math.isinf(x.low) else Interval(0, 1, False)]
+
+
+@interval_rules.register(joining.concatenate_p, joining.stack_p, shaping.pad_p)
 def _joined(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     return [functools.reduce(Interval.join, inputs)]
 
@@ -417,10 +540,6 @@ def _chosen(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
 @interval_rules.register(dynamic.dynamic_update_slice_p)
 def _updated(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     return [inputs[0].join(inputs[1])]
-
-
-FALSE, TRUE = Interval(0, 0, False), Interval(1, 1, False)
-"""The intervals of conditions that are known."""
 
 
 def _is_less(x: Interval, y: Interval, aval: Aval) -> bool:

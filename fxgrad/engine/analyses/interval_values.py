@@ -11,7 +11,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval
 
 INFINITE = math.inf
-_UNITS = 16
+UNITS = 16
 """Units in the last place by which a result is widened: more than kernels of either executor err."""
 
 
@@ -78,7 +78,7 @@ def rounded(interval: Interval, aval: Aval, terms: int = 1) -> Interval:
     if not dtypes.is_floating(aval.dtype):
         return any_value(aval)
     info = dtypes.finfo(aval.dtype)
-    relative, least, most = float(info.eps) * _UNITS * terms, float(info.tiny) * terms, float(info.max)
+    relative, least, most = float(info.eps) * UNITS * terms, float(info.tiny) * terms, float(info.max)
     # Rounding never changes the sign.
     low = low if math.isinf(low) else max(low - abs(low) * relative - least, 0.0 if low >= 0 else -INFINITE)
     high = high if math.isinf(high) else min(high + abs(high) * relative + least, 0.0 if high <= 0 else INFINITE)
@@ -100,6 +100,14 @@ def of_constant(value: object, aval: Aval) -> Interval:
     numbers = numbers[~nans]
     return Interval(float(numbers.min()), float(numbers.max()), bool(nans.any())) if numbers.size else Interval(
         0.0, 0.0, True)
+
+
+def with_flushed(x: Interval, aval: Aval) -> Interval:
+    """Return the interval of numbers that XLA computes with: it takes tiny ones for 0."""
+    least = least_normal(aval)
+    if not 0 < x.low < least and not -least < x.high < 0:
+        return x
+    return x._replace(low=min(x.low, 0.0), high=max(x.high, 0.0))
 
 
 def product_of_ends(x: float, y: float) -> float:

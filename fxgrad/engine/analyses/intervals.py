@@ -6,13 +6,15 @@ Operations without a rule, and those whose programs it cannot follow, may make a
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.analyses.interval_rules import interval_rules
+from fxgrad.engine.analyses.interval_rules import TRUE, interval_rules
 from fxgrad.engine.analyses.interval_values import Interval, add_exactly, any_value, fits, negate, of_constant
-from fxgrad.engine.analyses.refinements import refine
+from fxgrad.engine.analyses.refinements import Fact, Less, refine
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
@@ -25,14 +27,25 @@ _MOST_TURNS = 2 ** 56
 """Turns that no loop takes: two years, at a nanosecond each."""
 _TURNS = 4
 """Turns of a loop after which a bound that still moves is given up."""
+_FOLLOWED_TURNS, _FOLLOWED_EQUATIONS = 64, 1024
+"""How many turns of a loop are followed one by one, and how many operations in all of them, at most."""
 
 
-Intervals = Mapping[Atom, Interval]
+Intervals = Mapping[Fact, Interval]
+Pairs = frozenset[tuple[int, int]]
+"""Places of inputs of a program, the first of which is less than the second."""
 
 
-def intervals_of(program: Program, inputs: Sequence[Interval]) -> dict[Atom, Interval]:
-    """Return the interval of each variable of `program`, given those of its inputs."""
-    found: dict[Atom, Interval] = dict(zip(program.inputs, inputs, strict=True))
+def at_the_start(program: Program, inputs: Sequence[Interval], less: Pairs = frozenset()) -> dict[Fact, Interval]:
+    """Return what is known of the inputs of a program: their intervals, and which are `less` than others."""
+    found: dict[Fact, Interval] = dict(zip(program.inputs, inputs, strict=True))
+    found.update((Less(program.inputs[one], program.inputs[other]), TRUE) for one, other in less)
+    return found
+
+
+def intervals_of(program: Program, inputs: Sequence[Interval], less: Pairs = frozenset()) -> dict[Fact, Interval]:
+    """Return the interval of each variable of `program`, given those of its inputs, and which are less."""
+    found = at_the_start(program, inputs, less)
     for equation in program.equations:
         found.update(zip(equation.outputs, outputs_of(equation, operands_of(equation.inputs, found), program, found),
                          strict=True))
@@ -60,10 +73,25 @@ def outputs_of(equation: Equation, inputs: Sequence[Interval], program: Program 
         found = rule(equation, inputs)
         if program is not None and equation.primitive is structural.reduce_sum_p and _is_above_one(equation, program):
             return [each._replace(low=max(each.low, 0.9), high=max(each.high, 0.9)) for each in found]
-        return found
+        return found if known is None else _ordered(equation, found, known)
     if equation.regions:
         return _through_regions(equation, inputs, program, known)
     return [any_value(var.aval) for var in equation.outputs]
+
+
+def _ordered(equation: Equation, found: list[Interval], known: Intervals) -> list[Interval]:
+    """Narrow the difference of numbers of which one is less: it has a sign, and they are not the same infinity."""
+    if equation.primitive is not arithmetic.sub_p or not isinstance(equation.inputs[0], Variable) or not isinstance(
+            equation.inputs[1], Variable):
+        return found
+    (x, y), (difference,) = equation.inputs, found
+    if not dtypes.is_floating(equation.outputs[0].aval.dtype):
+        return found  # they may wrap
+    if Less(y, x) in known:
+        return [Interval(max(difference.low, 0.0), max(difference.high, 0.0), False)]
+    if Less(x, y) in known:
+        return [Interval(min(difference.low, 0.0), min(difference.high, 0.0), False)]
+    return found
 
 
 def _is_above_one(equation: Equation, program: Program) -> bool:
@@ -117,8 +145,9 @@ def _computed_again(program: Program, atom: Atom, narrower: Intervals, known: In
     done[atom] = interval
     before = operands_of(equation.inputs, known)
     given = [_computed_again(program, each, narrower, known, done) for each in equation.inputs]
-    if given != before:
-        done[atom] = _common(interval, outputs_of(equation, given)[equation.outputs.index(atom)])
+    if given != before or equation.primitive is arithmetic.sub_p:
+        again = _ordered(equation, outputs_of(equation, given), narrower)
+        done[atom] = _common(interval, again[equation.outputs.index(atom)])
     return done[atom]
 
 
@@ -128,7 +157,7 @@ def _common(one: Interval, other: Interval) -> Interval:
     return Interval(low, high, one.nan and other.nan, one.zero and other.zero) if low <= high else other
 
 
-def refined(program: Program, condition: Atom, holds: bool, known: Intervals) -> dict[Atom, Interval]:
+def refined(program: Program, condition: Atom, holds: bool, known: Intervals) -> dict[Fact, Interval]:
     """Return narrower intervals of variables of `program`, at elements where a condition `holds`, or does not."""
     every = _WithLiterals(known)
 
@@ -138,32 +167,33 @@ def refined(program: Program, condition: Atom, holds: bool, known: Intervals) ->
     return refine(program, condition, holds, every, inside)
 
 
-class _WithLiterals(dict[Atom, Interval]):
+class _WithLiterals(dict[Fact, Interval]):
     """The intervals of variables, and of any literal."""
 
-    def __missing__(self, atom: Atom) -> Interval:
+    def __missing__(self, atom: Fact) -> Interval:
         assert isinstance(atom, Literal)
         return of_constant(atom.value, atom.aval)
 
 
-def _branch_operands(equation: Equation, region: Region, inputs: Sequence[Interval], program: Program,
-                     known: Intervals) -> Sequence[Interval]:
-    """Return the intervals of the operands of a branch where it is taken."""
+def _where_taken(equation: Equation, region: Region, program: Program, known: Intervals) -> dict[Fact, Interval]:
+    """Return what is narrower where a branch is taken."""
     number, condition = region.at[1], equation.inputs[0]
     made = definitions(program).get(condition) if isinstance(condition, Variable) else None
     if made is not None and made.primitive is structural.convert_element_type_p:
         condition = made.inputs[0]
     if condition.aval.dtype != dtypes.bool_ or len(equation.regions) != 2:
-        return inputs
-    found = refined(program, condition, number == 1, known)
-    return [found.get(atom, interval) for atom, interval in zip(equation.inputs, inputs, strict=True)]
+        return {}
+    return refined(program, condition, number == 1, known)
 
 
 def region_inputs(equation: Equation, region: Region, inputs: Sequence[Interval], program: Program | None = None,
                   known: Intervals | None = None) -> list[Interval]:
     """Return the intervals of the inputs of a region, at any turn; see `outputs_of`."""
     if region.role == "branch" and program is not None and known is not None:
-        inputs = _branch_operands(equation, region, inputs, program, known)
+        narrower = _where_taken(equation, region, program, known)
+        done: dict[Atom, Interval] = {}
+        if narrower:
+            inputs = [_computed_again(program, atom, narrower, known, done) for atom in equation.inputs]
     if _counts_turns(equation, region):  # in a turn there is one, at least
         inputs = [each._replace(low=max(each.low, 1), high=max(each.high, 1)) if atom is equation.inputs[0] else each
                   for atom, each in zip(equation.inputs, inputs, strict=True)]
@@ -171,20 +201,67 @@ def region_inputs(equation: Equation, region: Region, inputs: Sequence[Interval]
     places = [place for place, link in enumerate(region.inputs) if link.how == "carry"]
     if not places:
         return found
-    condition = next((each for each in equation.regions if each.role == "condition"), None)
-    body = next((each for each in equation.regions if each.role == "body"), None) if condition is not None else region
-    if body is None or len([link for link in body.outputs if link.how == "carry"]) != len(places):
+    carries = _loop_carries(equation, region, inputs)
+    if carries is None:
         for place in places:
             found[place] = any_value(region.program.inputs[place].aval)
         return found
-    asked = None if condition is None else (condition.program, condition.takes)
-    # Loops in loops are analysed again and again, mostly from the same intervals.
-    carried, running = memoize(body.program, ("carries", body.takes, body.makes, body.times, asked, tuple(inputs)),
-                               lambda: _Loop(equation, body, condition, inputs).carries())
-    for place, interval in zip(places, carried if region is condition or region.role == "condition" else running,
-                               strict=True):
+    for place, interval in zip(places, carries.between if region.role == "condition" else carries.inside, strict=True):
         found[place] = interval
     return found
+
+
+def _loop_carries(equation: Equation, region: Region, inputs: Sequence[Interval],
+                  ) -> _Carries | None:
+    """Return the intervals of the carries of a loop; None if they are not paired."""
+    condition, body = _loop_regions(equation, region)
+    if body is None or len([link for link in body.outputs if link.how == "carry"]) != len(
+            [link for link in body.inputs if link.how == "carry"]):
+        return None
+    asked = None if condition is None else (condition.program, condition.takes)
+    # Loops in loops are analysed again and again, mostly from the same intervals.
+    return memoize(body.program, ("carries", body.takes, body.makes, body.times, asked, tuple(inputs)),
+                   lambda: _Loop(equation, body, condition, inputs).carries())
+
+
+def _loop_regions(equation: Equation, region: Region) -> tuple[Region | None, Region | None]:
+    """Return the condition and the body of a loop, of which `region` is one."""
+    condition = next((each for each in equation.regions if each.role == "condition"), None)
+    if condition is None:
+        return None, region
+    return condition, next((each for each in equation.regions if each.role == "body"), None)
+
+
+def region_pairs(equation: Equation, region: Region, program: Program | None = None,
+                 known: Intervals | None = None) -> Pairs:
+    """Return which inputs of a region are less than others, at any turn: by what is known, and by its condition."""
+    if len(region.inputs) < 2:
+        return frozenset()
+    less: list[tuple[object, object]] = []
+    if program is not None and known is not None:
+        facts = [*known] if region.role != "branch" else [*known, *_where_taken(equation, region, program, known)]
+        less += [(fact.one, fact.other) for fact in facts if isinstance(fact, Less)]
+    condition = _loop_regions(equation, region)[0] if region.role == "body" else None
+    if condition is not None:
+        inside = condition.program
+        asked: dict[Atom, object] = dict(zip(inside.inputs, _origins(equation, condition), strict=True))
+        held = refined(inside, inside.outputs[0], True, intervals_of(inside, [*map(any_value, inside.in_avals)]))
+        less += [(asked[fact.one], asked[fact.other]) for fact in held
+                 if isinstance(fact, Less) and fact.one in asked and fact.other in asked]
+    if not less:
+        return frozenset()
+    places: dict[object, list[int]] = {}
+    for place, origin in enumerate(_origins(equation, region)):
+        places.setdefault(origin, []).append(place)
+    return frozenset((one, other) for first, second in less
+                     for one in places.get(first, ()) for other in places.get(second, ()))
+
+
+def _origins(equation: Equation, region: Region) -> list[object]:
+    """Return what each input of a region is at any turn: a variable around it, or the number of a carry."""
+    carries = itertools.count()
+    return [equation.inputs[link.place] if link.how == "same" and link.place >= 0
+            else next(carries) if link.how == "carry" else None for link in region.inputs]
 
 
 def _counts_turns(equation: Equation, region: Region) -> bool:
@@ -201,6 +278,17 @@ def _first_inputs(region: Region, inputs: Sequence[Interval]) -> list[Interval]:
             else any_value(var.aval) for link, var in zip(region.inputs, region.program.inputs, strict=True)]
 
 
+class _Carries(NamedTuple):
+    """The intervals of the carries of a loop: between its turns, in a turn, and at any time if its turns were followed.
+
+    Those between turns need not contain what the last turn makes of a counter.
+    """
+
+    between: list[Interval]
+    inside: list[Interval]
+    every: list[Interval] | None = None
+
+
 class _Loop:
     """The carries of a loop: their intervals at every turn, by abstract execution until they are stable."""
 
@@ -212,12 +300,13 @@ class _Loop:
         self._made = [place for place, link in enumerate(body.outputs) if link.how == "carry"]
         self._starts = [self._inside[place] for place in self._places]
         self._ends = {float(end) for interval in self._starts for end in interval[:2] if math.isfinite(end)}
+        self._less = region_pairs(equation, body)
         self._times: int | None = body.times
         if _counts_turns(equation, body):
             self._times = max(int(inputs[0].high), 0)
 
-    def carries(self) -> tuple[list[Interval], list[Interval]]:
-        """Return the intervals of the carries between turns, and those in a turn, where the condition held."""
+    def carries(self) -> _Carries:
+        """Return the intervals of the carries."""
         state = [*self._starts]
         for turn in range(_TURNS + 2 + (2 + len(self._ends)) * len(state)):
             joined = [one.join(two) for one, two in zip(state, self._next(state), strict=True)]
@@ -231,16 +320,64 @@ class _Loop:
             if not all(map(_contains, state, nearer)):
                 break
             state = nearer
-        return state, self._running(state)
+        if all(_is_bounded(interval, self._body.program.inputs[place].aval)
+               for place, interval in zip(self._places, state, strict=True)):
+            return _Carries(state, self._running(state))
+        turns = self._most_turns(state)
+        if turns > _FOLLOWED_TURNS or turns * _size(self._body.program) > _FOLLOWED_EQUATIONS:
+            return _Carries(state, self._running(state))
+        return self._followed(turns, state)
+
+    def _most_turns(self, state: Sequence[Interval]) -> int:
+        """Return how many turns the loop takes at most: the steps of a counter within its bounds."""
+        program, running = self._body.program, self._running(state)
+        turns = _MOST_TURNS if self._times is None else self._times
+        known = self._known(running)
+        for place, output, interval in zip(self._places, self._made, running, strict=True):
+            var = program.inputs[place]
+            if dtypes.kind_of(var.aval.dtype) not in "iu" or interval.high - interval.low > _MOST_TURNS:
+                continue
+            growth = _growth(program, program.outputs[output], var, known)
+            if growth is not None and (growth.low > 0 or growth.high < 0) and fits(
+                    add_exactly(interval, growth), var.aval):
+                step = min(abs(growth.low), abs(growth.high))
+                turns = min(turns, int((interval.high - interval.low) // step) + 1)
+        return turns
+
+    def _followed(self, turns: int, bounds: Sequence[Interval]) -> _Carries:
+        """Return the intervals of the carries from those of each turn; those between turns lie in `bounds`."""
+        program = self._body.program
+        state = every = [*self._starts]
+        inside: list[Interval] | None = None
+        for _ in range(turns):
+            running = self._running(state)
+            inside = running if inside is None else [*map(Interval.join, inside, running)]
+            known = self._known(running)
+            outputs = operands_of(program.outputs, known)
+            state = [outputs[output] for output in self._made]
+            every = [*map(Interval.join, every, state)]
+            state = [*map(_common, bounds, state)]
+        return _Carries(every, self._running(every) if inside is None else inside, every)
+
+    def _known(self, carries: Sequence[Interval]) -> dict[Fact, Interval]:
+        """Return the intervals of the variables of the body in a turn from these carries."""
+        return intervals_of(self._body.program, self._with_carries(self._inside, self._places, carries), self._less)
+
+    @staticmethod
+    def _with_carries(given: Sequence[Interval], places: Sequence[int], carries: Sequence[Interval]) -> list[Interval]:
+        """Return the intervals of the inputs of a program with those of its carries."""
+        result = [*given]
+        for place, interval in zip(places, carries, strict=True):
+            result[place] = interval
+        return result
 
     def _running(self, state: Sequence[Interval]) -> list[Interval]:
         """Return the intervals of the carries in a turn: those of `state` where the condition holds."""
         if self._condition is None:
             return [*state]
-        program, asked = self._condition.program, [*self._asked]
+        program = self._condition.program
         places = [place for place, link in enumerate(self._condition.inputs) if link.how == "carry"]
-        for place, interval in zip(places, state, strict=True):
-            asked[place] = interval
+        asked = self._with_carries(self._asked, places, state)
         found = refined(program, program.outputs[0], True, intervals_of(program, asked))
         return [found.get(program.inputs[place], interval) for place, interval in zip(places, state, strict=True)]
 
@@ -249,11 +386,8 @@ class _Loop:
 
         Those of counters, which grow by little in each turn, are those after any number of turns.
         """
-        inside = [*self._inside]
-        for place, interval in zip(self._places, self._running(state), strict=True):
-            inside[place] = interval
         program = self._body.program
-        known = intervals_of(program, inside)
+        known = self._known(self._running(state))
         outputs = operands_of(program.outputs, known)
         result = []
         for place, output, start in zip(self._places, self._made, self._starts, strict=True):
@@ -286,6 +420,16 @@ class _Loop:
         if after.high > high:
             high = min((end for end in ends if end >= after.high), default=every.high)
         return Interval(low, high, after.nan, after.zero)
+
+
+def _is_bounded(interval: Interval, aval: Aval) -> bool:
+    return interval.is_finite and not interval.nan and (
+        interval[:2] != any_value(aval)[:2] or aval.dtype == dtypes.bool_)
+
+
+def _size(program: Program) -> int:
+    """Return the number of operations of a program, and of those inside."""
+    return len(program.equations) + sum(_size(inner) for equation in program.equations for inner in equation.programs)
 
 
 def _growth(program: Program, atom: Atom, var: Variable, known: Intervals) -> Interval | None:
@@ -335,25 +479,42 @@ def _contains(one: Interval, other: Interval) -> bool:
     return one.low <= other.low and other.high <= one.high and one.nan >= other.nan and (0 in one) >= (0 in other)
 
 
+def _at_the_end(equation: Equation, inputs: Sequence[Interval], found: list[Interval | None]) -> None:
+    """Narrow the carries that a loop returns, for which its condition is false."""
+    condition = next((each for each in equation.regions if each.role == "condition"), None)
+    if condition is None:
+        return
+    body = next(each for each in equation.regions if each.role == "body")
+    program = condition.program
+    given = region_inputs(equation, condition, inputs)
+    last = refined(program, program.outputs[0], False, intervals_of(program, given))
+    carries = [var for link, var in zip(condition.inputs, program.inputs, strict=True) if link.how == "carry"]
+    outputs = [link.place for link in body.outputs if link.how == "carry"]
+    for var, place in zip(carries, outputs, strict=False):
+        before = found[place] if place >= 0 else None
+        if var in last and before is not None:
+            found[place] = _common(before, last[var])
+
+
 def _through_regions(equation: Equation, inputs: Sequence[Interval], program: Program | None,
                      known: Intervals | None) -> list[Interval]:
     """Return the intervals of the results of an operation that holds programs; any value where no region makes one."""
     found: list[Interval | None] = [None] * len(equation.outputs)
     for region in equation.regions:
         given = region_inputs(equation, region, inputs, program, known)
-        outputs = operands_of(region.program.outputs, intervals_of(region.program, given))
+        less = region_pairs(equation, region, program, known)
+        outputs = operands_of(region.program.outputs, intervals_of(region.program, given, less))
         for link, interval in zip(region.outputs, outputs, strict=True):
-            if link.place >= 0 and link.how in ("same", "entry", "carry"):
+            if link.place >= 0 and link.how in ("same", "entry"):
                 before = found[link.place]
                 found[link.place] = interval if before is None else before.join(interval)
-        for link in region.outputs:
-            if link.how == "carry" and link.place >= 0:  # and with no turn at all the carry is the input
-                starts = [inputs[each.place] for each in region.inputs if each.how == "carry"]
-                ends = [each.place for each in region.outputs if each.how == "carry"]
-                if len(starts) != len(ends):
-                    found[link.place] = None
-                else:
-                    start, before = starts[ends.index(link.place)], found[link.place]
-                    found[link.place] = start if before is None else before.join(start)
+        results = [(link.place, interval) for link, interval in zip(region.outputs, outputs, strict=True)
+                   if link.how == "carry"]
+        carries = _loop_carries(equation, region, inputs) if results else None
+        starts = [inputs[link.place] for link in region.inputs if link.how == "carry"]
+        for number, (place, interval) in enumerate(results):
+            if place >= 0 and carries is not None:  # with no turn at all the carry is the input
+                found[place] = carries.every[number] if carries.every is not None else interval.join(starts[number])
+    _at_the_end(equation, inputs, found)
     return [any_value(var.aval) if interval is None else interval
             for var, interval in zip(equation.outputs, found, strict=True)]
