@@ -18,6 +18,7 @@ from fxgrad.engine.analyses.interval_values import (
     UNITS,
     Interval,
     fits,
+    meet,
     multiply_exactly,
     negate,
 )
@@ -49,22 +50,17 @@ def narrow_operands(atom: Atom, made: Mapping[Variable, Equation], known: Mappin
             if not isinstance(operand, Variable):
                 continue
             before = given[place]
-            narrower = _meet(before, interval)
+            narrower = meet(before, interval)
             if narrower is None or narrower == before:  # None is for code that does not run
                 continue
             source = made.get(operand)
             if source is not None and source.primitive in _JOINED and dtypes.is_floating(operand.aval.dtype):
-                safe = _meet(before, _widened(interval, operand.aval))
+                safe = meet(before, _widened(interval, operand.aval))
                 if safe is not None and safe != before:
                     found[operand] = safe
             else:
                 found[operand] = narrower
             todo.append((operand, narrower))
-
-
-def _meet(one: Interval, other: Interval) -> Interval | None:
-    low, high = max(one.low, other.low), min(one.high, other.high)
-    return Interval(low, high, one.nan and other.nan, one.zero and other.zero) if low <= high else None
 
 
 def _widened(interval: Interval, aval: Aval) -> Interval:

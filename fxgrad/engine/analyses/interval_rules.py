@@ -350,9 +350,22 @@ def _arc(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     return [Interval(-1.6, 3.2, x.nan or x.low < -1 or x.high > 1)]
 
 
-@interval_rules.register(trigonometric.sin_p, trigonometric.cos_p)
-def _wave(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
-    return [Interval(-1.0, 1.0, inputs[0].nan or not inputs[0].is_finite)]
+_NEAR = 1.5
+"""Less than a quarter of the period of a wave: up to there a sine rises, and a cosine is above 0."""
+
+
+@interval_rules.register(trigonometric.sin_p)
+def _sine(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]
+    if x.low >= -_NEAR and x.high <= _NEAR:
+        return _rising(math.sin, -1.0, 1.0)(equation, inputs)
+    return [Interval(-1.0, 1.0, x.nan or not x.is_finite)]
+
+
+@interval_rules.register(trigonometric.cos_p)
+def _cosine(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
+    x = inputs[0]
+    return [Interval(0.0 if x.low >= -_NEAR and x.high <= _NEAR else -1.0, 1.0, x.nan or not x.is_finite)]
 
 
 @interval_rules.register(exponential.square_p)

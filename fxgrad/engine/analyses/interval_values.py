@@ -50,6 +50,12 @@ class Interval(NamedTuple):
         return self._replace(nan=False)
 
 
+def meet(one: Interval, other: Interval) -> Interval | None:
+    """Return the interval of what lies in both; None if nothing does."""
+    low, high = max(one.low, other.low), min(one.high, other.high)
+    return Interval(low, high, one.nan and other.nan, one.zero and other.zero) if low <= high else None
+
+
 def any_value(aval: Aval) -> Interval:
     """Return the interval of all values of a type."""
     kind = dtypes.kind_of(aval.dtype)
@@ -119,6 +125,9 @@ def add_exactly(x: Interval, y: Interval) -> Interval:
     """Return the interval of exact sums."""
     nan = x.nan or y.nan or (x.high == INFINITE and y.low == -INFINITE) or (
         x.low == -INFINITE and y.high == INFINITE)
+    for infinity, is_other in ((INFINITE, -INFINITE in (x.high, y.high)), (-INFINITE, INFINITE in (x.low, y.low))):
+        if not is_other and (x.low == x.high == infinity or y.low == y.high == infinity):
+            return Interval(infinity, infinity, nan)  # whatever is added to it, but for a NaN
     low = -INFINITE if -INFINITE in (x.low, y.low) else x.low + y.low
     high = INFINITE if INFINITE in (x.high, y.high) else x.high + y.high
     return Interval(low, high, nan)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.analyses.interval_cases import in_cases
 from fxgrad.engine.analyses.interval_rules import TRUE, interval_rules
-from fxgrad.engine.analyses.interval_values import Interval, add_exactly, any_value, fits, negate, of_constant
+from fxgrad.engine.analyses.interval_values import Interval, add_exactly, any_value, fits, meet, negate, of_constant
 from fxgrad.engine.analyses.refinements import Fact, Less, refine
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
@@ -43,12 +45,16 @@ def at_the_start(program: Program, inputs: Sequence[Interval], less: Pairs = fro
     return found
 
 
-def intervals_of(program: Program, inputs: Sequence[Interval], less: Pairs = frozenset()) -> dict[Fact, Interval]:
-    """Return the interval of each variable of `program`, given those of its inputs, and which are less."""
+def intervals_of(program: Program, inputs: Sequence[Interval], less: Pairs = frozenset(), in_parts: bool = True,
+                 ) -> dict[Fact, Interval]:
+    """Return the interval of each variable of `program`, given those of its inputs, and which are less.
+
+    Unless `in_parts`, no range is split into parts, which takes several times as long.
+    """
     found = at_the_start(program, inputs, less)
     for equation in program.equations:
-        found.update(zip(equation.outputs, outputs_of(equation, operands_of(equation.inputs, found), program, found),
-                         strict=True))
+        found.update(zip(equation.outputs, outputs_of(
+            equation, operands_of(equation.inputs, found), program, found, in_parts), strict=True))
     return found
 
 
@@ -58,7 +64,7 @@ def operands_of(atoms: Sequence[Atom], known: Intervals) -> list[Interval]:
 
 
 def outputs_of(equation: Equation, inputs: Sequence[Interval], program: Program | None = None,
-               known: Intervals | None = None) -> list[Interval]:
+               known: Intervals | None = None, in_parts: bool = True) -> list[Interval]:
     """Return the intervals of the results of an operation.
 
     With its `program` and the intervals that are `known` there, those of branches and choices are narrowed by their
@@ -73,47 +79,78 @@ def outputs_of(equation: Equation, inputs: Sequence[Interval], program: Program 
         found = rule(equation, inputs)
         if program is not None and equation.primitive is structural.reduce_sum_p and _is_above_one(equation, program):
             return [each._replace(low=max(each.low, 0.9), high=max(each.high, 0.9)) for each in found]
-        return found if known is None else _ordered(equation, found, known)
+        if program is None or known is None or len(found) != 1:
+            return found
+        found = _ordered(equation, found, program, known)
+        return [in_cases(program, equation, inputs, found[0], known)] if in_parts else found
     if equation.regions:
-        return _through_regions(equation, inputs, program, known)
+        return _through_regions(equation, inputs, program, known, in_parts)
     return [any_value(var.aval) for var in equation.outputs]
 
 
-def _ordered(equation: Equation, found: list[Interval], known: Intervals) -> list[Interval]:
-    """Narrow the difference of numbers of which one is less: it has a sign, and they are not the same infinity."""
-    if equation.primitive is not arithmetic.sub_p or not isinstance(equation.inputs[0], Variable) or not isinstance(
-            equation.inputs[1], Variable):
+def _ordered(equation: Equation, found: list[Interval], program: Program, known: Intervals) -> list[Interval]:
+    """Narrow the difference of numbers of which one is not greater; if it is less, they are not the same infinity."""
+    if equation.primitive is not arithmetic.sub_p or not dtypes.is_floating(equation.outputs[0].aval.dtype):
+        return found  # integers may wrap
+    sign, (difference,) = _sign_of_difference(equation, program, known), found
+    if not sign:
         return found
-    (x, y), (difference,) = equation.inputs, found
-    if not dtypes.is_floating(equation.outputs[0].aval.dtype):
-        return found  # they may wrap
-    if Less(y, x) in known:
-        return [Interval(max(difference.low, 0.0), max(difference.high, 0.0), False)]
-    if Less(x, y) in known:
-        return [Interval(min(difference.low, 0.0), min(difference.high, 0.0), False)]
-    return found
+    is_less = any(Less(*pair) in known for pair in (equation.inputs, equation.inputs[::-1]))
+    low, high, nan, _ = difference
+    return [Interval(max(low, 0.0), max(high, 0.0), nan and not is_less) if sign > 0 else
+            Interval(min(low, 0.0), min(high, 0.0), nan and not is_less)]
 
 
 def _is_above_one(equation: Equation, program: Program) -> bool:
     """Return whether an operation sums exp(x - max(x)), of which the greatest is 1, or a NaN."""
-    made, axes = definitions(program), equation.params["axes"]
+    made = definitions(program)
+    power = _definition(equation.inputs[0], made, exponential.exp_p)
+    difference = _definition(power.inputs[0], made, arithmetic.sub_p) if power is not None else None
+    if difference is None or not equation.params["axes"]:
+        return False
+    x, extreme = difference.inputs
+    return _extreme_of(x, extreme, made) == (reductions.reduce_max_p, tuple(equation.params["axes"]))
 
-    def definition(atom: Atom, primitive: Primitive) -> Equation | None:
-        found = made.get(atom) if isinstance(atom, Variable) else None
-        return found if found is not None and found.primitive is primitive else None
-    power = definition(equation.inputs[0], exponential.exp_p)
-    difference = definition(power.inputs[0], arithmetic.sub_p) if power is not None else None
-    if difference is None or not axes:
-        return False
-    x, most = difference.inputs
-    kept = tuple(1 if axis in axes else size for axis, size in enumerate(x.aval.shape))
-    if most.aval.shape != kept and (most.aval.shape or len(axes) != len(kept)):
-        return False
-    while isinstance(most, Variable) and (moved := made.get(most)) is not None and moved.primitive in (
+
+def _definition(atom: Atom, made: Mapping[Variable, Equation], primitive: Primitive) -> Equation | None:
+    found = made.get(atom) if isinstance(atom, Variable) else None
+    return found if found is not None and found.primitive is primitive else None
+
+
+def _extreme_of(x: Atom, extreme: Atom, made: Mapping[Variable, Equation],
+                ) -> tuple[Primitive, tuple[int, ...]] | None:
+    """Return the reduction and its axes if `extreme` has the greatest or least elements of `x`, at their places."""
+    spread = _definition(extreme, made, structural.broadcast_to_p)
+    if spread is not None:
+        extreme = spread.inputs[0]
+    shape = extreme.aval.shape
+    if shape:  # axes are added in front
+        shape = (*[1] * (len(x.aval.shape) - len(shape)), *shape)
+    while isinstance(extreme, Variable) and (moved := made.get(extreme)) is not None and moved.primitive in (
             structural.reshape_p, structural.broadcast_to_p, arithmetic.stop_gradient_p):
-        most = moved.inputs[0]
-    extreme = definition(most, reductions.reduce_max_p)
-    return extreme is not None and extreme.inputs[0] is x and tuple(extreme.params["axes"]) == tuple(axes)
+        extreme = moved.inputs[0]
+    reduction = made.get(extreme) if isinstance(extreme, Variable) else None
+    if reduction is None or reduction.primitive not in (reductions.reduce_max_p, reductions.reduce_min_p) or (
+            reduction.inputs[0] is not x):
+        return None
+    axes = tuple(reduction.params["axes"])
+    kept = tuple(1 if axis in axes else size for axis, size in enumerate(x.aval.shape))
+    return (reduction.primitive, axes) if shape == kept or (not shape and len(axes) == len(kept)) else None
+
+
+def _sign_of_difference(equation: Equation, program: Program, known: Intervals) -> int:
+    """Return the sign of a difference, or 0: of a number and one that is less, or of an array and its extreme."""
+    x, y = equation.inputs
+    if not isinstance(x, Variable) or not isinstance(y, Variable):
+        return 0
+    if Less(y, x) in known or Less(x, y) in known:
+        return 1 if Less(y, x) in known else -1
+    made = definitions(program)
+    for one, extreme, sign in ((x, y, -1), (y, x, 1)):
+        found = _extreme_of(one, extreme, made)
+        if found is not None:
+            return sign if found[0] is reductions.reduce_max_p else -sign
+    return 0
 
 
 def _where(program: Program, condition: Atom, number: int, atom: Atom, known: Intervals) -> Interval:
@@ -146,15 +183,15 @@ def _computed_again(program: Program, atom: Atom, narrower: Intervals, known: In
     before = operands_of(equation.inputs, known)
     given = [_computed_again(program, each, narrower, known, done) for each in equation.inputs]
     if given != before or equation.primitive is arithmetic.sub_p:
-        again = _ordered(equation, outputs_of(equation, given), narrower)
-        done[atom] = _common(interval, again[equation.outputs.index(atom)])
+        both = cast(Intervals, ChainMap(cast(Any, narrower), cast(Any, known)))
+        again, = _ordered(equation, outputs_of(equation, given), program, both)
+        done[atom] = _common(interval, in_cases(program, equation, given, again, both))
     return done[atom]
 
 
 def _common(one: Interval, other: Interval) -> Interval:
     """Return the interval of what lies in both; `other` of code that does not run."""
-    low, high = max(one.low, other.low), min(one.high, other.high)
-    return Interval(low, high, one.nan and other.nan, one.zero and other.zero) if low <= high else other
+    return meet(one, other) or other
 
 
 def refined(program: Program, condition: Atom, holds: bool, known: Intervals) -> dict[Fact, Interval]:
@@ -361,7 +398,8 @@ class _Loop:
 
     def _known(self, carries: Sequence[Interval]) -> dict[Fact, Interval]:
         """Return the intervals of the variables of the body in a turn from these carries."""
-        return intervals_of(self._body.program, self._with_carries(self._inside, self._places, carries), self._less)
+        return intervals_of(self._body.program, self._with_carries(self._inside, self._places, carries), self._less,
+                            in_parts=False)
 
     @staticmethod
     def _with_carries(given: Sequence[Interval], places: Sequence[int], carries: Sequence[Interval]) -> list[Interval]:
@@ -497,13 +535,13 @@ def _at_the_end(equation: Equation, inputs: Sequence[Interval], found: list[Inte
 
 
 def _through_regions(equation: Equation, inputs: Sequence[Interval], program: Program | None,
-                     known: Intervals | None) -> list[Interval]:
+                     known: Intervals | None, in_parts: bool) -> list[Interval]:
     """Return the intervals of the results of an operation that holds programs; any value where no region makes one."""
     found: list[Interval | None] = [None] * len(equation.outputs)
     for region in equation.regions:
         given = region_inputs(equation, region, inputs, program, known)
         less = region_pairs(equation, region, program, known)
-        outputs = operands_of(region.program.outputs, intervals_of(region.program, given, less))
+        outputs = operands_of(region.program.outputs, intervals_of(region.program, given, less, in_parts))
         for link, interval in zip(region.outputs, outputs, strict=True):
             if link.place >= 0 and link.how in ("same", "entry"):
                 before = found[link.place]

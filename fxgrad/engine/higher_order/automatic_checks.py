@@ -433,7 +433,7 @@ def _coarse_interval(value: Any, aval: Aval) -> Interval:
     """Return an interval around a number or a small array, one of few, since there is a program for each.
 
     Small integers are kept, other numbers lie between powers of two, or of sixteen; of arrays of floats it is known
-    whether they are finite, of one sign, and nowhere 0.
+    whether they are finite, of one sign, nowhere 0, and never NaN.
     """
     kind = dtypes.kind_of(aval.dtype)
     if isinstance(value, Tracer) or is_jax(value) or not 0 < aval.size <= _FEW or kind not in "biuf":
@@ -441,10 +441,10 @@ def _coarse_interval(value: Any, aval: Aval) -> Interval:
     low, high, nan, _ = of_constant(value, aval)
     if kind == "f" and aval.size > 1:
         most, least = float(dtypes.finfo(aval.dtype).max), float(dtypes.finfo(aval.dtype).tiny)
-        if nan or max(-low, high) > most:
+        if max(-low, high) > most:
             return any_value(aval)
-        is_apart = bool((np.abs(np.asarray(value, np.float64)) >= least).all())
-        return Interval(0.0 if low >= 0 else -most, 0.0 if high <= 0 else most, False, zero=not is_apart)
+        has_zero = bool((np.abs(np.asarray(value, np.float64)) < least).any())
+        return Interval(0.0 if low >= 0 else -most, 0.0 if high <= 0 else most, nan, zero=has_zero)
     base = 16.0 if kind == "f" else 2.0
     ends = _power_around(low, base, -1), _power_around(high, base, 1)
     return Interval(*ends, nan) if kind in "bf" or fits(Interval(*ends, nan), aval) else any_value(aval)
