@@ -390,8 +390,8 @@ def _first_nans(program: Program, bounds: Sequence[Interval], less: Pairs) -> se
 
 
 def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], bounds: Sequence[Interval],
-                     less: Pairs) -> set[Atom]:
-    """Return the values to test so that no NaN made in the program is lost, beside its outputs.
+                     less: Pairs) -> tuple[set[Atom], set[Atom]]:
+    """Return the values in which NaNs may be made, and those to test so that none of them is lost, beside outputs.
 
     `carries` pairs outputs with the inputs that they become in the next turn: such an output counts as seen only if a
     NaN in it would stay until the loop ends.
@@ -410,7 +410,7 @@ def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], bound
                 seen.update(equation.inputs)
         lost = {output for output, given in carries if output in kept and program.inputs[given] not in seen}
         if not lost:
-            return tested
+            return made, tested
         kept -= lost
 
 
@@ -477,7 +477,7 @@ class _Checks:
         `bounds` are the intervals of its inputs, some of them `less` than others: checks that cannot fail are left out.
         """
         looks = "nan" in self._kinds and self._quick
-        tested = _tested_for_nans(program, carries, bounds, less) if looks else set()
+        made, tested = _tested_for_nans(program, carries, bounds, less) if looks else (set(), set())
         of_numbers = intervals_of(program, [each.without_nan() for each in bounds]) if is_main and looks else {}
 
         def build(*values: Any) -> tuple[list[Any], None]:
@@ -485,7 +485,7 @@ class _Checks:
             seen = at_the_start(program, bounds, less)
 
             def step(equation: Equation, inputs: list[Any]) -> Sequence[Any]:
-                return self._step(equation, inputs, around, tested, program, seen)
+                return self._step(equation, inputs, around, made, tested, program, seen)
 
             outputs = interpret(program, values, step)
             if is_main and looks:
@@ -498,8 +498,8 @@ class _Checks:
         key = ("checks", self._kinds, self._quick, around, tuple(carries), tuple(bounds), less, is_main)
         return derive(program, key, build, program.in_avals).program
 
-    def _step(self, equation: Equation, inputs: list[Any], around: Source | None, tested: set[Atom],
-              program: Program, known: dict[Fact, Interval]) -> Sequence[Any]:
+    def _step(self, equation: Equation, inputs: list[Any], around: Source | None, made: set[Atom],
+              tested: set[Atom], program: Program, known: dict[Fact, Interval]) -> Sequence[Any]:
         source = around or equation.source
         line = "" if source is None else f"{source.place} (in {source.code.co_name})" + (
             f", {equation.source.part} pass" if equation.source is not None and equation.source.part == "backward"
@@ -508,7 +508,10 @@ class _Checks:
         rules = [rule for rule in check_rules.of(equation.primitive)
                  if rule.kind in self._kinds and not rule.holds(equation, given)]
         for rule in rules:
-            if rule.before and self._check(rule, equation, inputs, (), line):
+            if rule.kind == "sqrt" and equation.outputs[0] in made:
+                # The flag need not have it: the NaN that it makes is found.
+                known.update(_with_sources(rule.passed(equation, given), program, known))
+            elif rule.before and self._check(rule, equation, inputs, (), line):
                 known.update(_with_sources(rule.passed(equation, given), program, known))
         known.update(zip(equation.outputs, outputs_of(equation, given, program, known), strict=True))
         outputs = self._bind(equation, inputs, source, given, program, known)
