@@ -618,9 +618,14 @@ class Part(Place):
                 break  # the axes of what follows are not known
             if not isinstance(one, slice) and not isinstance(two, slice):
                 differs = _from_front(one, size) != _from_front(two, size)
-                found = differs if found is False or differs is True else found | differs
-                if found is True:
-                    return True
+            elif has_unknown_bound((one, two)) or is_unknown(one) or is_unknown(two):
+                continue
+            else:
+                first, second = (_selected(each, size) for each in (one, two))
+                differs = first[-1:] < second[:1] or second[-1:] < first[:1]
+            found = differs if found is False or differs is True else found | differs
+            if found is True:
+                return True
         return found
 
     def __getitem__(self, index: Any) -> Any:
@@ -670,6 +675,12 @@ def _from_front(place: Any, size: int) -> Any:
     if is_unknown(place):
         return fnp.where(fnp.less(place, 0), place + size, place)
     return operator.index(place) % size
+
+
+def _selected(index: Any, size: int) -> list[int]:
+    """Return the first and the last element that an index or a slice selects, counted from the front."""
+    numbers = range(size)[index] if isinstance(index, slice) else [_from_front(index, size)]
+    return sorted({numbers[0], numbers[-1]}) if numbers else []
 
 
 _UPDATES: dict[np.ufunc, str] = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.minimum: "min",
