@@ -185,7 +185,7 @@ def lending(function: FunctionType, depth: int, arguments: Sequence[Argument]) -
 def _check_apart(parts: Sequence[Part | ArrayRows]) -> None:
     """Raise if two parts of one array that a function changes have elements in common; traced indices are checked."""
     for one, other in itertools.combinations(parts, 2):
-        if not any(whole.slot[0] is each.slot[0] for whole in one.wholes for each in other.wholes):
+        if not any(whole.value is each.value for whole in one.wholes for each in other.wholes):
             continue
         apart = one.is_apart(other) if type(one) is type(other) is Part else False
         if apart is False:

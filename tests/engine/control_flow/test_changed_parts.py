@@ -540,6 +540,12 @@ def a_row_and_its_column(x, n):
     return m
 
 
+def a_row_and_its_column_in_a_dict(x, n):
+    tables = {"w": np.ones((4, 4)) * x}
+    exchange(tables["w"][:, 2], tables["w"][0])  # here
+    return tables
+
+
 def slices_with_common_elements(x, n):
     a = np.ones(8) * x
     exchange(a[:4], a[3:7])  # here
@@ -660,6 +666,7 @@ _NOT_BACK = ("which does not give it back: an expression, the condition of a `wh
         f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
     (one_row_by_two_parameters, None, _IN_COMMON),
     (a_row_and_its_column, None, _IN_COMMON),
+    (a_row_and_its_column_in_a_dict, None, _IN_COMMON),
     (slices_with_common_elements, None, _IN_COMMON),
     (a_returned_row_of_two, None, f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),
     (an_array_and_its_row, add_first_and_all, (

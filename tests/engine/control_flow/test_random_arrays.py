@@ -58,6 +58,18 @@ def both(u, w, i):
     u[i] += w[0]
     w[1:] -= u[i]
 
+def exchange(u, w):
+    kept = u.copy()
+    u[:] = w
+    if w[0] > 0.5:
+        w[:] = kept
+
+def rotate(u, w, v):
+    for t in range(3):
+        u[t], w[t] = 0.6 * u[t] + v * w[t], 0.8 * w[t] - u[t + 1]
+    put(w, 1, v)
+    return u
+
 """
 START = ["    a, b, c = np.zeros(4), np.arange(4.0), x * np.ones(4)",
          "    m, k, s = np.ones((4, 4)), np.arange(16.0).reshape(4, 4).copy(), 0.0"]
@@ -172,6 +184,13 @@ class Writer:
             if self.draw.random() < 0.3:
                 read = self.draw.choice([other, f"{matrix}[{self.index()}]", f"{matrix}[:, {self.index()}]"])
                 return f"add({one}, {read}, {self.number()})"
+            if self.draw.random() < 0.35:
+                second = self.draw.choice([f"{matrix}[{self.index()}]", f"{matrix}[:, {self.index()}]", other,
+                                           f"{matrix}[{self.index()}]", f"{matrix}[::-1][{self.index()}]"])
+                return self.draw.choice([
+                    f"exchange({one}, {second})", f"rotate({one}, {second}, {self.number()})",
+                    f"both({one}, {second}, {self.index()})", f"exchange({matrix}[{index}, :2], {matrix}[0, 2:])",
+                    f"{name} = rotate({one}, {second}, {self.number()})", f"exchange({other}[:2], {other}[2:])"])
             if self.draw.random() < 0.3:
                 return f"{name} = renew({one}, {self.index()}, {self.number()})"
         return self.draw.choice([
