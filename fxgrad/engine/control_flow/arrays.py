@@ -604,15 +604,25 @@ class Part(Place):
         found: list[ArrayItems] = self._whole.wholes
         return found
 
-    def _entries(self) -> tuple[Any, ...]:
-        return self._index if isinstance(self._index, tuple) else (self._index,)
+    def entries(self) -> tuple[Any, ...]:
+        """Return the entries of the index in the array, of a part of a part those of both."""
+        own = self._index if isinstance(self._index, tuple) else (self._index,)
+        return (*self._whole.entries(), *own) if type(self._whole) is Part else own
+
+    def is_of_array(self) -> bool:
+        """Return whether it is a part of an array, or of a row of one, `x[i][j]`: of what numbers alone select."""
+        if type(self._whole) is not Part:
+            return type(self._whole) is ArrayItems
+        return self._whole.is_of_array() and not any(
+            isinstance(each, slice) or each is None or each is Ellipsis or np.shape(each)
+            for each in self._whole.entries())
 
     def is_apart(self, other: Part) -> Any:
         """Return whether another part of the same array has no element of this one, which may be traced."""
-        if not (type(self._whole) is type(other._whole) is ArrayItems):
+        if not (self.is_of_array() and other.is_of_array()):
             return False
-        shape, found = np.shape(self._whole.value), False
-        for one, two, size in zip(self._entries(), other._entries(), shape, strict=False):
+        shape, found = np.shape(self.wholes[0].value), False
+        for one, two, size in zip(self.entries(), other.entries(), shape, strict=False):
             if not all(isinstance(each, slice) or (each is not None and each is not Ellipsis and not np.shape(each))
                        for each in (one, two)):
                 break  # the axes of what follows are not known

@@ -369,6 +369,7 @@ class _View:
 
     def __init__(self, part: Part | ArrayRows, own: Any, read: list[Any]) -> None:
         self.cell, self._read = CellType(own), read
+        self._changed: Tracer | None = None
         self._part, self._before = part, own.copy() if isinstance(own, np.ndarray) else own.variable
         # Another part of the array may have taken it.
         self._wholes = [(whole.slot[0], whole.value) for whole in part.wholes if type(whole.value) is not _Lent]
@@ -386,9 +387,8 @@ class _View:
         if type(value) is Tracer:
             if value.variable is not self._before:
                 self._part.fill(value)
-            self._value = value
+            self._changed = value
             return
-        self._value = None
         self.is_result = value is result
         if not self.is_result and count_others([value]) > 1:
             raise _refuse_kept()
@@ -401,8 +401,8 @@ class _View:
         Others may have the part, such as the result.
         """
         self._mark_read()
-        value, self._value = self._value, None
-        if type(value) is Tracer:
+        value, self._changed = self._changed, None
+        if value is not None:
             wholes = [each.value for each in self._part.wholes]
             value.viewed = Shared([*wholes, *getattr(getattr(value, "viewed", None), "sources", ())])
             return result
