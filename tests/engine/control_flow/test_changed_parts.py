@@ -1,5 +1,7 @@
 """Functions that change a row, a slice or another part of an array of their callers: as NumPy's views, or refused."""
 
+# ruff: noqa: PLW2901  (what changes rows of a loop is tested)
+
 from __future__ import annotations
 
 import inspect
@@ -360,6 +362,70 @@ def rows_of_attributes(x, n):
     return pair.rows
 
 
+def loops_over_rows(x, n):
+    m, t, total, kept = np.sin(np.arange(12.0).reshape(3, 4) * x + n), np.ones((3, 4)) * x, 0.0, []
+    for row in m:
+        normalize(row)
+    for row in m:
+        row[0] += x
+        row *= 2.0
+        if row[0] > 1:
+            bump(row, 1)
+            continue
+        total += row[1]
+        if total > 5:
+            break
+    for k, row in enumerate(m):
+        row[k] = x * k
+        row -= m[0, 3]
+        kept.append(row.copy())
+    for one, other in zip(m, t, strict=True):
+        add_row(one, other, x)
+        exchange(one, other)
+    for i in range(n):
+        for row in t:
+            row += i
+            row.sort()
+    if x > n - 2:
+        for row in t:
+            bump(row, n)
+    for row, factor in zip(m, np.arange(3.0)):  # noqa: B905  (the factors are numbers)
+        total += factor * row[0]
+    for value in m[0]:
+        total += value
+    return m, t, total, kept
+
+
+def returns_from_a_loop_over_rows(m, x):
+    for row in m:
+        row += x
+        if row[0] > 1:
+            return row[1]
+    return 0.0
+
+
+def rows_of_parameters_and_attributes(x, n):
+    net, m = Net(x), np.arange(12.0).reshape(3, 4)
+    for row in net.w:
+        normalize(row)
+        net.w[0, 0] += 1.0
+    return net.w, returns_from_a_loop_over_rows(m, x), m
+
+
+def loops_over_others(x, n):
+    tables, total = {"a": 1.0, "b": x}, 0.0
+    for name in tables:  # noqa: PLC0206  (over keys)
+        str(name)
+        total += tables[name]
+    for pair in ((1.0, x), (2.0, x)):
+        sum(pair)
+        total += pair[1]
+    for value in np.arange(3.0) * x:
+        str(value)
+        total += value
+    return total
+
+
 def copies_do_not_change(x, n):
     m, chosen = np.ones((4, 3)) * x, np.array([0, 2])
     for i in range(n):
@@ -385,6 +451,7 @@ def fails(a, x):
 CASES = [rows_of_a_matrix, known_rows, slices, rows_in_containers, attributes, recursion, cube, with_results,
          arguments_by_keyword, indices_are_computed_once, nested_function, integers, early_returns, sorted_rows,
          orthogonalized, rows_beside_rows, eliminated, two_rows, two_rows_of_a_known_array, pivoted, rows_of_attributes,
+         loops_over_rows, rows_of_parameters_and_attributes, loops_over_others,
          copies_do_not_change, an_exception_that_is_caught]
 
 
@@ -396,7 +463,7 @@ def test_parts_change_as_in_numpy(function: Any, args: tuple[float, int]) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", [rows_of_a_matrix, slices, attributes, two_rows, pivoted])
+@pytest.mark.parametrize("function", [rows_of_a_matrix, slices, attributes, two_rows, pivoted, loops_over_rows])
 def test_gradients_and_batches(function: Any) -> None:
     assert_differentiable(function)
 
@@ -552,6 +619,20 @@ def slices_with_common_elements(x, n):
     return a
 
 
+def a_row_is_used_after_its_loop(x, n):
+    m = np.ones((3, 4)) * x
+    for row in m:
+        row[0] = x  # here
+    return m, row
+
+
+def one_array_by_two_rows(x, n):
+    m = np.ones((3, 4)) * x
+    for one, other in zip(m, m, strict=True):
+        exchange(one, other)  # here
+    return m
+
+
 def exchange_and_return(a, b):
     exchange(a, b)
     return a, b
@@ -668,6 +749,10 @@ _NOT_BACK = ("which does not give it back: an expression, the condition of a `wh
     (a_row_and_its_column, None, _IN_COMMON),
     (a_row_and_its_column_in_a_dict, None, _IN_COMMON),
     (slices_with_common_elements, None, _IN_COMMON),
+    (one_array_by_two_rows, None, _IN_COMMON),
+    (a_row_is_used_after_its_loop, None, (
+        "row[...] = v changes the array of `row`, which is a view of another array, and NumPy would change both. Write "
+        "x[i][j] = v in the place of row = x[i] and row[j] = v; or row = row.copy() before")),
     (a_returned_row_of_two, None, f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),
     (an_array_and_its_row, add_first_and_all, (
         f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),

@@ -143,7 +143,24 @@ class Writer:
             return [f"{indent}t{level} = {self.draw.choice(['0', 'n'])}",
                     f"{indent}while t{level} < {self.draw.choice(['3', 'n + 1'])}:", f"{indent}    t{level} += 1",
                     *self.block(depth - 1, level + 1)]
+        if self.parts and kind < 0.44:
+            return self.loop_over_rows(level)
         return [indent + self.assignment()]
+
+    def loop_over_rows(self, level: int) -> list[str]:
+        """Return a loop over the rows of a matrix, or of two, that changes them."""
+        indent, one, two = "    " * level, self.draw.choice(self.matrices), self.draw.choice(self.matrices)
+        row, other = f"r{level}", self.draw.choice([f"w{level}", *self.vectors])
+        begin = self.draw.choice([f"for {row} in {one}:", f"for j{level}, {row} in enumerate({one}):"])
+        if other.startswith("w"):
+            begin = f"for {row}, {other} in zip({one}, {two}):"
+        changes = [f"{row}[{self.index()}] += {self.number()}", f"{row} *= {other}", f"{row}.sort()",
+                   f"put({row}, {self.index()}, {self.number()})", f"exchange({row}, {other})",
+                   f"rotate({row}, {other}, {self.number()})", f"add({row}, {other}, {self.number()})",
+                   f"s = {row}[1] - {other}[0]", f"{other} = {row}.copy()", f"if {row}[0] > {self.number()}: break",
+                   f"{one}[{self.index()}, 1] = {row}[2]", f"if {row}[1] > {other}[2]: {row} -= {self.number()}"]
+        lines = self.draw.sample(changes, self.draw.randrange(1, 4))
+        return [indent + begin, *(f"{indent}    {line}" for line in lines)]
 
     def bounds(self) -> str:
         """Return the bounds of a slice of unknown length."""
