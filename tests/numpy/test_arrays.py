@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -122,6 +123,43 @@ def test_captured_again_they_are_the_same_input() -> None:
     assert len(program.inputs) == 2
     with_captured = fxgrad.make_program(lambda w: grad(lambda w, x: np.sum(w * x + x * w))(w, X))(W)
     assert with_captured.captured == 1
+
+
+@fxgrad.custom_vjp
+def _squares(x: Any) -> Any:
+    return x ** 2
+
+
+_squares.defvjp(lambda x: (x ** 2, x), lambda x, slope: (2.0 * x * slope * fnp.ones(3),))
+ONES = fnp.ones(3)
+MADE_INSIDE: dict[str, Callable[[Any], Any]] = {
+    "ones": lambda x: x ** 2 * fnp.ones(3), "linspace": lambda x: x * fnp.linspace(0.0, 1.0, 3) * x,
+    "solve": lambda x: fnp.linalg.solve(2.0 * np.eye(3, dtype="float32"), x) * x, "closed over": lambda x: x * ONES * x,
+    "digitize": lambda x: fnp.digitize(x, X[:2]) * x * x, "rule": lambda x: _squares(x) * fnp.ones(()),
+    "branch": lambda x: x * x * fnp.ones(3) if fnp.sum(x) > 0 else x}
+WAYS: dict[str, Callable[[Any, Any], Any]] = {
+    "grad": lambda f, x: grad(lambda x: fnp.sum(f(x)))(x), "vjp": lambda f, x: fxgrad.vjp(f, x)[1](x),
+    "value_and_grad": lambda f, x: value_and_grad(lambda x: fnp.sum(f(x)))(x),
+    "hessian": lambda f, x: fxgrad.hessian(lambda x: fnp.sum(f(x)))(x), "jacrev": lambda f, x: fxgrad.jacrev(f)(x),
+    "jvp": lambda f, x: jvp(f, (x,), (x,)), "linearize": lambda f, x: fxgrad.linearize(f, x)[1](x),
+    "jacfwd": lambda f, x: fxgrad.jacfwd(f)(x), "jet": lambda f, x: fxgrad.jet(f, (x,), ([x],)),
+    "laplacian": lambda f, x: fxgrad.laplacian(lambda x: fnp.sum(f(x)))(x), "vmap": lambda f, x: vmap(f)(x[None]),
+    "roll": lambda f, x: fxgrad.roll(f)(x), "nan_safe": lambda f, x: fxgrad.nan_safe(f)(x),
+    "checked": lambda f, x: fxgrad.checked(f)(x), "stabilize": lambda f, x: fxgrad.stabilize(f)(x)}
+WITHOUT_RULE = {("rule", way) for way in ("jvp", "linearize", "jacfwd", "jet", "laplacian")} | {
+    ("branch", way) for way in ("vmap", "laplacian", "roll", "nan_safe", "checked", "stabilize")}
+"""Reverse rules in forward mode, and Python's branches where there are no values."""
+
+
+@pytest.mark.parametrize(("made", "way"), sorted({*itertools.product(MADE_INSIDE, WAYS)} - WITHOUT_RULE))
+def test_what_a_function_makes_inside_does_not_decide_what_is_returned(made: str, way: str) -> None:
+    """The arguments do; however often it has run."""
+    x = np.array([0.3, 0.5, 0.7], np.float32)
+    for given in (x, fnp.asarray(x), jnp.asarray(x)):
+        for _ in range(3):
+            for leaf in fxgrad.tree.leaves(WAYS[way](MADE_INSIDE[made], given)):
+                assert (type(leaf) if np.ndim(leaf) or type(given) is not np.ndarray else np.ndarray) is type(given)
+                assert type(given) is not np.ndarray or not isinstance(leaf, Array)
 
 
 # --- what library functions return ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ A file of its own, since a function is shown to be transparent by its source, an
 from __future__ import annotations
 
 import functools
+import math
 import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 import fxgrad.numpy as fnp
 
 HELD: Any = None
+ROW = [0.5, 0.25, 1.0]
 OTHER = types.SimpleNamespace(value=None)
 MODULE = types.ModuleType("held_values")
 
@@ -176,9 +178,85 @@ def product(x: Any, y: Any, scale: float = 1.0) -> Any:
     return x * y * scale
 
 
+def within_a_row(value: Any) -> Held:
+    """The library takes a container of a container that holds the value."""
+    held = [value, 2.0 * value]
+    return Held(lambda w: np.sum(fnp.array([w[:2], held]) * fnp.array([held, w[1:]])),
+                lambda new: held.__setitem__(0, new))
+
+
+def within_a_block(value: Any) -> Held:
+    held = [value, 2.0 * value]
+    return Held(lambda w: np.sum(fnp.array([[w, w], held]) ** 3), lambda new: held.__setitem__(0, new))
+
+
+class Layer:
+    """An object that is called."""
+
+    rate = 0.5
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, w: Any) -> Any:
+        return np.tanh(w) * self.value
+
+    @staticmethod
+    def halved(w: Any) -> Any:
+        return w * Layer.rate
+
+
+def of_called_object(value: Any) -> Held:
+    layers = [Layer(2.0), Layer(value)]
+
+    def f(w: Any) -> Any:
+        for layer in layers:
+            w = layer(w)
+        return np.sum(Layer.halved(w))
+    return Held(f, lambda new: setattr(layers[1], "value", new))
+
+
+def of_class_itself(value: Any) -> Held:
+    class Settings:
+        held = value
+    return Held(lambda w: np.sum(np.tanh(w) * Settings.held), lambda new: setattr(Settings, "held", new))
+
+
+def of_items(value: Any) -> Held:
+    held = {"a": value, "b": 1.5}
+
+    def f(w: Any) -> Any:
+        scaled = {key: np.tanh(w) * each for key, each in held.items()}
+        return np.sum(sum(scaled[key] for key in held))
+    return Held(f, lambda new: held.__setitem__("a", new))
+
+
+def of_default_of_get(value: Any) -> Held:
+    held = [value]
+    table = {"w1": 0.5}
+    return Held(lambda w: np.sum(np.tanh(w) * table.get(f"w{len(held)}") * table.get("w2", held[0])),
+                lambda new: held.__setitem__(0, new))
+
+
+def of_map(value: Any) -> Held:
+    held = [value, 0.5]
+
+    def f(w: Any) -> Any:
+        def scaled(each: Any) -> Any:
+            return np.tanh(w) * each
+        return np.sum(sum(map(scaled, held)))
+    return Held(f, lambda new: held.__setitem__(0, new))
+
+
+def of_update(value: Any) -> Held:
+    held = [value]
+    return Held(lambda w: np.sum(w.at[:].set(np.tanh(w) * held[0])), lambda new: held.__setitem__(0, new))
+
+
 HOLDERS = [of_global, of_cell, of_default, of_keyword_default, of_module, of_attribute, of_class, of_method,
            of_namespace, of_list, of_loop, of_dict, of_helper, of_comprehension, of_argument, of_keyword,
-           of_container_argument, of_computation, of_partial]
+           of_container_argument, of_computation, of_partial, of_called_object, of_class_itself, of_items,
+           of_default_of_get, of_map, of_update]
 
 
 # --- functions --------------------------------------------------------------------------------------------
@@ -254,6 +332,57 @@ def texts(name: Any) -> Held:
 def places(index: Any) -> Held:
     held = [index]
     return Held(lambda w: np.sum(w[held[0]] ** 2) + np.sum(w), lambda new: held.__setitem__(0, new))
+
+
+def keys(table: Any) -> Held:
+    held = [table]
+
+    def f(w: Any) -> Any:
+        return np.sum(w) * len(held[0]) if "a" in held[0] and 2 not in held[0] else np.sum(w * w)
+    return Held(f, lambda new: held.__setitem__(0, new))
+
+
+def between(number: Any) -> Held:
+    held = [number]
+    return Held(lambda w: np.sum(w * w if 0.25 < held[0] <= 0.5 < w.shape[0] else w * held[0]),
+                lambda new: held.__setitem__(0, new))
+
+
+def any_and_all(numbers: Any) -> Held:
+    held = [numbers]
+
+    def f(w: Any) -> Any:
+        if any(number > 0.5 for number in held[0]):
+            w = np.sin(w)
+        return np.sum(w * w if all(held[0]) else w ** 3)
+    return Held(f, lambda new: held.__setitem__(0, new))
+
+
+def of_math(number: Any) -> Held:
+    held = [number]
+    return Held(lambda w: np.sum(w * w) * (math.sqrt(held[0]) + math.exp(2.0) / math.pi),
+                lambda new: held.__setitem__(0, new))
+
+
+def items(table: Any) -> Held:
+    held = [table]
+
+    def f(w: Any) -> Any:
+        for key, value in held[0].items():
+            w = w * value if key > "b" else w + value
+        return np.sum(w * w) * sum(len(key) for key in held[0])
+    return Held(f, lambda new: held.__setitem__(0, new))
+
+
+def updates(index: Any) -> Held:
+    held = [index]
+    return Held(lambda w: np.sum(w.at[held[0]].set(2.0) * w), lambda new: held.__setitem__(0, new))
+
+
+def listed_places(index: Any) -> Held:
+    held = [0, index]
+    return Held(lambda w: np.sum(w[held] ** 2) + np.sum(w[[held, [1, 0]]]) + np.sum(w),
+                lambda new: held.__setitem__(1, new))
 
 
 def axes(axis: Any) -> Held:
@@ -333,6 +462,13 @@ def asks(w: Any) -> Any:
     return np.sum(w)
 
 
+def looks_at_many(w: Any) -> Any:
+    return np.sum(w[MANY]) / len(MANY)
+
+
+MANY = np.arange(20_000) % 3
+
+
 def looks_at_data(w: Any) -> Any:
     return np.sum(w ** DATA[0])
 
@@ -363,7 +499,7 @@ def uses_with(w: Any) -> Any:
 
 
 def formats(w: Any) -> Any:
-    name = f"{w.ndim}"
+    name = f"{DATA[0]}"
     return np.sum(w * w) if name else w
 
 
@@ -421,12 +557,30 @@ def changes_a_list(w: Any) -> Any:
     return np.sum(w * w)
 
 
+def stacks_a_list(w: Any) -> Any:
+    return np.sum(fnp.array([w, [*DATA[:3]]]) ** 2) + np.sum(fnp.array([w, ROW]) ** 3)
+
+
 LIST: list[float] = []
 DATA = np.array([2.0, 1.0, 0.5, 3.0])
 
+def bins(w: Any) -> Any:
+    """The edges decide by their order what is recorded."""
+    return np.sum(fnp.digitize(w, DATA[1::-1]) * w)
+
+
 OPAQUE = [counts_calls, prints, tries, stores, draws, asks, changes_global, uses_with, formats, imports,
           reads_property, reads_everything, reads_slot, yields, changes_in_place, changes_a_list]
-BY_VALUE = [looks_at_data, by_data, to_int, of_size]
+def picks(w: Any) -> Any:
+    return np.sum(w[PLACES] ** 2) + np.sum(w[DATA[:3] > 0.75])
+
+
+def interpolates(w: Any) -> Any:
+    return np.sum(np.interp(w, np.sort(DATA), DATA))
+
+
+PLACES = np.array([2, 0])
+BY_VALUE = [looks_at_data, by_data, to_int, of_size, bins, stacks_a_list, picks, interpolates]
 """Functions that depend on values of an array."""
 
 

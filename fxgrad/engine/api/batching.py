@@ -120,7 +120,7 @@ def _run_batch(name: str, traced: Any, size: int, positions: tuple[int, ...], ou
             raise ArgumentError(at_user_line(
                 f"vmap: out_axes is None for {path} of {name}, which depends on mapped arguments, so its entries "
                 "differ. Write an int there, such as out_axes=0"))
-    return without_literals(apply_program(derived.program, [*derived.captured, *traced.captured, *values]))
+    return without_literals(apply_program(derived.program, [*derived.captured, *traced.inputs(*values)]))
 
 
 def _check_axis_name(axis_name: Any, chunk_size: int | None) -> None:

@@ -15,7 +15,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.callback import HostFunction, host_function
 from fxgrad.engine.frontend.calling import trace_for_rewrite
-from fxgrad.engine.frontend.flat import transformation
+from fxgrad.engine.frontend.flat import plain_outside, transformation
 from fxgrad.engine.frontend.formats import check_format
 from fxgrad.engine.higher_order.automatic_checks import KINDS, add_checks
 from fxgrad.engine.higher_order.checks import (
@@ -147,7 +147,7 @@ def _kinds(errors: Any) -> frozenset[str]:
 
 
 def _run_checked(program: Program, kinds: frozenset[str], captured: list[Any], leaves: list[Any]) -> list[Any]:
-    complete, inputs = add_checks(program, kinds, False, captured), [*captured, *leaves]
+    complete, inputs = add_checks(program, kinds, False, captured), [*plain_outside(captured), *leaves]
     if not has_checks(complete):
         return apply_program(program, inputs)
     if current.get() is None and not any(map(is_jax, inputs)):

@@ -9,7 +9,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import match_trees
 from fxgrad.engine.api.custom import custom_vjp
 from fxgrad.engine.core.avals import struct_aval
-from fxgrad.engine.frontend.flat import trace_flat, transformation
+from fxgrad.engine.frontend.flat import plain_outside, trace_flat, transformation
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of
@@ -87,7 +87,7 @@ def _convert_closure(fun: Callable[..., Any], examples: tuple[Any, ...]) -> tupl
         captured = list(traced.captured)
         for index, value in zip(hoisted, found, strict=True):
             captured[index] = value
-        return tree.unflatten(traced.out_tree, apply_program(traced.program, [*captured, *values]))
+        return tree.unflatten(traced.out_tree, apply_program(traced.program, [*plain_outside(captured), *values]))
     return converted, [traced.captured[index] for index in hoisted]
 
 

@@ -22,7 +22,7 @@ from fxgrad.engine.api.reverse import trace_differentiated
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.frontend.flat import constant_name, note_result, nth_name
+from fxgrad.engine.frontend.flat import constant_name, note_result, nth_name, plain_outside
 from fxgrad.engine.ops.structural import zeros
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
@@ -76,7 +76,7 @@ def jvp_of(what: str, fun: Callable[..., Any], primals: Sequence[Any], tangents:
     present = [value for value, mark in zip(values, marks, strict=True) if mark is True]
     wrt = (*[False] * traced.program.captured, *marks)
     outputs = without_literals(jvp_program(traced.program, wrt, traced.computed)(
-        [*traced.captured, *selected.leaves, *present, *traced.forced]))
+        traced.inputs(*selected.leaves, *present, *plain_outside(traced.forced))))
     count, main = len(traced.program.outputs), traced.out_tree.num_leaves
     output = tree.unflatten(traced.out_tree, outputs[:main])
     tangent = tree.unflatten(traced.out_tree, [
@@ -105,7 +105,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = 
     avals = leaf_avals("linearize", selected)
     traced, aux = trace_differentiated("linearize", fun, has_aux, primals, {}, selected, avals)
     derived = linearize_program(traced.program, traced.wrt([has_tangent(aval) for aval in avals]), traced.computed)
-    values = derived([*traced.captured, *selected.leaves, *traced.forced])
+    values = derived(traced.inputs(*selected.leaves, *plain_outside(traced.forced)))
     count, main = len(traced.program.outputs), traced.out_tree.num_leaves
     output = tree.unflatten(traced.out_tree, without_literals(values[:main]))
     linear = LinearFunction(values[count:], (function_name(fun), derived.extra, tuple(avals),

@@ -238,7 +238,7 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
         first = 0 if with_value else main
         if _is_dense(sparse):
             derived = _jacobian_program(traced, main, first, mode, chunk_size, moving)
-            values = derived([*traced.captured, *selected.leaves])
+            values = derived(traced.inputs(*selected.leaves))
         else:
             values = sparse_values(what, traced, main, first, moving, "symmetric" if of else mode, sparse, chunk_size,
                                    selected.leaves)

@@ -28,6 +28,7 @@ from fxgrad.engine.api.jacobians import basis_of
 from fxgrad.engine.api.laplacian_stages import Stages, product_stages, second_sums, shared_stages
 from fxgrad.engine.api.reverse import trace_differentiated
 from fxgrad.engine.api.sparse_derivatives import sparsity
+from fxgrad.engine.core.arrays import wrap_array
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.higher_order.series import series_program
@@ -65,7 +66,7 @@ def laplacian(fun: Callable[..., Any], argnums: Argnums = 0, with_value: bool = 
     @hide_frames
     def laplacian_function(*args: Any, **kwargs: Any) -> Any:
         selected, avals, traced, aux = _trace("laplacian", fun, argnums, has_aux, args, kwargs)
-        inputs = [*traced.captured, *selected.leaves]
+        inputs = traced.inputs(*selected.leaves)
         number, main = len(traced.program.outputs), traced.out_tree.num_leaves
         moving, wanted = traced.wrt(), tuple(place < main for place in range(number))
         basis, stages = _directions(fun, argnums, has_aux, args, kwargs, avals, traced) if sparse else (
@@ -126,10 +127,10 @@ def hessian_diag(fun: Callable[..., Any], argnums: Argnums = 0, chunk_size: int 
             counts = (*[0] * traced.program.captured, *[1] * len(avals))
             results = without_literals(series_program(
                 traced.program, counts, 2, tuple(place < main for place in range(number)), scaled=True)(
-                    [*traced.captured, *selected.leaves, *directions]))
+                    traced.inputs(*selected.leaves, *directions)))
             return results[number + 1], results[main:number]
         found, further = vmap(second, out_axes=(0, None), chunk_size=chunk_size)(*_basis(avals))
-        result = like_given(_cut(found, selected, avals), [*traced.captured, *selected.leaves])
+        result = like_given(_cut(found, selected, avals), selected.leaves)
         return result if aux is None else (result, aux.restore(further))
     return diagonal
 
@@ -225,8 +226,11 @@ def check_field(what: str, fun: Callable[..., Any], selected: Selected, value: A
 
 
 def _basis(avals: Sequence[Aval]) -> list[Any]:
-    """Return the rows of the identity over all elements of the arguments, as one stack for each."""
-    return basis_of(avals, 0, sum(aval.size for aval in avals))
+    """Return the rows of the identity over all elements of the arguments, as one stack for each.
+
+    They are `Array`s, as is what is computed along them, until `like_given` returns the kind of the arguments.
+    """
+    return [*map(wrap_array, basis_of(avals, 0, sum(aval.size for aval in avals)))]
 
 
 def _directions(fun: Callable[..., Any], argnums: Argnums, has_aux: bool, args: tuple[Any, ...],
@@ -252,7 +256,7 @@ def _directions(fun: Callable[..., Any], argnums: Argnums, has_aux: bool, args: 
     rows = np.zeros((number, pattern.shape[1]))
     rows[np.maximum(colors.colors, 0), np.arange(pattern.shape[1])] = 1  # those that meet no other have no color
     stacks = np.split(rows, np.cumsum([aval.size for aval in avals])[:-1], axis=1)
-    return [stack.reshape(-1, *aval.shape).astype(aval.dtype)
+    return [wrap_array(stack.reshape(-1, *aval.shape).astype(aval.dtype))
             for stack, aval in zip(stacks, avals, strict=True)], None
 
 

@@ -48,6 +48,7 @@ from fxgrad.engine.frontend.flat import (
     function_origin,
     note_result,
     nth_name,
+    plain_outside,
     record_flat,
     refuse_repeated_effects,
     trace_flat,
@@ -247,7 +248,8 @@ class _Differentiation:
                 found = without_safe_calls(found)
             if place is not None and not found.captures_tracers:
                 tape.cache_put(place, found)
-        return self._run(found, [*tape.captured, *selected.leaves, *forced], len(leaves), avals, selected, aux)
+        inputs = [*plain_outside(tape.captured), *selected.leaves, *(plain_outside(forced) if forced else ())]
+        return self._run(found, inputs, len(leaves), avals, selected, aux)
 
     def _replay_run(self, run: Run, avals: Sequence[Aval], selected: Selected) -> tuple[Any, Any, Any]:
         """Return the results of a call that is not run; later calls of its kind need fewer steps."""
@@ -262,7 +264,7 @@ class _Differentiation:
             direct_one = direct_call(run.replay, found.program, found.captured, int(self._with_value), selected.single,
                                      selected.leaves, call.captured, before_derivatives.get)
             self.replays[:] = [direct_one, *self.replays][:MAX_REPLAYS]
-        return self._run(found, [*call.captured, *selected.leaves], 1, avals, selected, None)
+        return self._run(found, call.inputs(*selected.leaves), 1, avals, selected, None)
 
     def _run(self, found: Derived, inputs: Sequence[Any], values: int, avals: Sequence[Aval], selected: Selected,
              aux: Aux | None) -> tuple[Any, Any, Any]:
@@ -276,7 +278,7 @@ class _Differentiation:
     def _directly(self, call: TracedCall, avals: Sequence[Aval], selected: Selected,
                   ) -> tuple[list[Any], list[Any]] | None:
         """Return outputs and gradients by running a program that is new, or too long to derive one from; else None."""
-        inputs = [*call.captured, *selected.leaves]
+        inputs = call.inputs(*selected.leaves)
         if current.get() is not None or self._budget is not None or backends.is_replaced() or any(
                 map(is_jax, inputs)):
             return None
@@ -499,7 +501,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
         values, pullback = eager.outputs, LongPullback(form, eager, traced.program, marks)
     else:
         derived = linearize_program(traced.program, marks, traced.computed)
-        values = without_literals(derived([*traced.captured, *selected.leaves, *traced.forced]))
+        values = without_literals(derived(traced.inputs(*selected.leaves, *plain_outside(traced.forced))))
         pullback = Pullback(values[count:], (form, derived.extra))
     output = tree.unflatten(traced.out_tree, values[:main])
     note_result((output,))  # the first of what is returned
@@ -508,7 +510,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, argnums: Argnums | None = None, 
 
 def _eager_vjp(traced: TracedCall, leaves: Sequence[Any], wrt: Sequence[bool]) -> direct.EagerVjp | None:
     """Run a long program equation by equation, and save its residuals; None for a short or traced one."""
-    inputs = [*traced.captured, *leaves]
+    inputs = traced.inputs(*leaves)
     if is_tracing() or len(traced.program.equations) < direct.LONG or any(map(is_jax, inputs)):
         return None
     return direct.eager_vjp(traced.program, wrt, inputs, traced.computed)
@@ -540,7 +542,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
         given = [tangent_leaf("linear_transpose", leaf, aval, lambda: "the output", "cotangent", whole=True)
                  for leaf, aval in zip(leaves, traced.program.out_avals, strict=True)]
         results = without_literals(transpose_program(traced.program,
-                                                     traced.wrt())([*traced.captured, *map(instantiate_zeros, given)]))
+                                                     traced.wrt())(traced.inputs(*map(instantiate_zeros, given))))
         arguments: tuple[Any, ...] = tree.unflatten(selected.structure, results)
         return arguments
     return transpose
@@ -551,8 +553,8 @@ def _refuse_affine(fun: Any, traced: TracedCall) -> None:
     program = traced.program
     if is_tracing():
         return
-    at_zero = apply_program(program, [*traced.captured, *(np.zeros(var.aval.shape, var.aval.dtype)
-                                                for var in program.inputs[program.captured:])])
+    at_zero = apply_program(program, traced.inputs(*(
+        np.zeros(var.aval.shape, var.aval.dtype) for var in program.inputs[program.captured:])))
     for value in at_zero:
         if np.any((np.asarray(value) != 0) & (np.asarray(value) == np.asarray(value))):  # a NaN proves nothing
             raise LinearityError(at_user_line(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fxgrad.engine.frontend.calling import trace_for_rewrite
-from fxgrad.engine.frontend.flat import transformation
+from fxgrad.engine.frontend.flat import plain_outside, transformation
 from fxgrad.engine.higher_order.rolling import Way, choose_by_hand, merge_equal_numbers, roll_program
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
@@ -50,5 +50,5 @@ def roll(fun: Callable[..., Any], *, by: str | None = None, at_least: int = 3) -
         traced, leaves = trace_for_rewrite("roll", fun, args, kwargs)
         program, captured = merge_equal_numbers(traced.program, traced.captured)
         rolled_program = roll_program(program, Way(choose_by_hand[by], at_least))
-        return traced.rebuild(apply_program(rolled_program, [*captured, *leaves]))
+        return traced.rebuild(apply_program(rolled_program, [*plain_outside(captured), *leaves]))
     return rolled

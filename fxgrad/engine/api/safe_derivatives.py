@@ -53,7 +53,7 @@ def nan_safe(fun: Callable[..., Any]) -> Callable[..., Any]:
         with rewrite_before_derivatives(_compose_safe(before_derivatives.get())):
             traced, leaves = trace_for_rewrite("nan_safe", fun, args, kwargs)
         program = wrap_safely(traced.program, function_name(fun))
-        return traced.rebuild(apply_program(program, [*traced.captured, *leaves]))
+        return traced.rebuild(apply_program(program, traced.inputs(*leaves)))
     safely.safe = SafeInfo(fun, _compose_safe)  # type: ignore[attr-defined]
     return safely
 

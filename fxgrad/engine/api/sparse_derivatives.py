@@ -213,7 +213,7 @@ def sparse_values(what: str, traced: TracedCall, main: int, first: int, moving: 
     if mode == "symmetric" and not found.reverse_only:
         pattern = _symmetric(traced, pattern)
     plan = plan_of(traced, main, moving, pattern, "reverse" if found.reverse_only else mode)
-    inputs = [*traced.captured, *leaves]
+    inputs = traced.inputs(*leaves)
     is_bcoo = any(type(value) is Tracer or is_jax(value) for value in inputs)
     derived = sparse_program(traced, main, first, plan, moving, chunk_size, is_bcoo)
     values = without_literals(derived(inputs))

@@ -148,12 +148,11 @@ def _expand(what: str, fun: Callable[..., Any], args: tuple[Any, ...], selected:
         0 if any(type(value) is Zero for value in column) else len(column) for column in columns]
     derived = series_program(traced.program, (*[0] * traced.program.captured, *counts), order, scaled=scaled)
     coefficients = [value for column, count in zip(columns, counts, strict=True) if count for value in column]
-    results = without_literals(derived([*traced.captured, *selected.leaves, *coefficients]))
+    results = without_literals(derived(traced.inputs(*selected.leaves, *coefficients)))
     out_avals, remaining = traced.program.out_avals, iter(results[len(traced.program.outputs):])
     found = [[next(remaining) for _ in range(order)] if mark else without_literals([zeros(aval)] * order)
              for aval, mark in zip(out_avals, derived.extra, strict=True)]
     series = [[gradient_leaf(column[level], aval) for column, aval in zip(found, out_avals, strict=True)]
               for level in range(order)]
-    first, *later = like_given([results[:len(out_avals)], *series], [
-        *traced.captured, *selected.leaves, *tree.leaves([*terms])])
+    first, *later = like_given([results[:len(out_avals)], *series], [*selected.leaves, *tree.leaves([*terms])])
     return tree.unflatten(traced.out_tree, first), [tree.unflatten(traced.out_tree, each) for each in later]

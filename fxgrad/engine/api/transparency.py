@@ -14,6 +14,7 @@ from fxgrad.engine.api.reverse import tape_with_values
 from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.frontend.flat import finish_trace, record_flat
 from fxgrad.engine.tracebacks import hide_frames
+from fxgrad.engine.transparency.reading import is_function
 from fxgrad.engine.transparency.replays import Kind, make_replay, refusal_text
 from fxgrad.engine.transparency.values import Data, Known, Refusal
 from fxgrad.engine.user_lines import function_name
@@ -81,7 +82,7 @@ def explain_transparency(fun: Callable[..., Any], argnums: Argnums = 0) -> Calla
             return _refused(fun, refusal)
         plan = replay.plan
         reads = [(plan.titles[code], _tested(item)) for code, item in zip(
-            (f"p{place}" for place in range(len(plan.loaded))), plan.loaded.values(), strict=True) if item is not None]
+            (f"p{place}" for place in range(len(plan.loaded))), plan.loaded.values(), strict=True)]
         width = max((len(path) for path, _ in reads), default=0)
         rows = [f"  {path:{width}}  {tested}" for path, tested in reads]
         text = "\n".join([f"{function_name(fun)} is transparent; tested at every call:", *rows])
@@ -93,6 +94,8 @@ def _tested(item: Any) -> str:
     """Return what is tested of a value that was read."""
     if isinstance(item, Data):
         return f"{array_aval(item.value)}: its content is read at every call"
+    if isinstance(item, Known) and isinstance(item.value, np.ndarray):
+        return f"{array_aval(item.value)}: its content is compared at every call"
     if isinstance(item, Known):
         return f"equal to {item.value!r}"
     value = item.value
@@ -100,6 +103,8 @@ def _tested(item: Any) -> str:
         return f"a {type(value).__name__} of {len(value)}"
     if isinstance(value, dict):
         return "a dict"
-    if callable(value) or isinstance(value, type(np)):
-        return "the same module" if isinstance(value, type(np)) else "the same function"
+    if isinstance(value, type(np)):
+        return "the same module"
+    if is_function(value):
+        return "the same function"
     return f"an object of class {type(value).__name__}"

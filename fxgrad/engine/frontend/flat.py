@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
+from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.core.avals import Aval, array_aval, check_dtype, struct_aval, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.derivation.effects import repeated_effect, without_forced_effects
@@ -170,6 +171,10 @@ class TracedCall(NamedTuple):
     computed: int = 0
     forced: Sequence[Any] = ()
 
+    def inputs(self, *leaves: Any) -> list[Any]:
+        """Return the values of all inputs of the program, for a call with these `leaves`."""
+        return [*plain_outside(self.captured), *leaves]
+
     def rebuild(self, outputs: Sequence[Any]) -> Any:
         """Return `outputs` in the container that the function returned."""
         return tree.unflatten(self.out_tree, without_literals(outputs))
@@ -182,6 +187,16 @@ class TracedCall(NamedTuple):
 
 
 LEAF = tree.structure(0)
+
+
+def plain_outside(values: Sequence[Any]) -> Sequence[Any]:
+    """Return what a function closed over or made, as inputs of its program: outside of others, NumPy's own arrays.
+
+    An `Array` among the inputs makes results `Array`s, and only an argument is to decide that.
+    """
+    if current.get() is not None:
+        return values
+    return [value.view(np.ndarray) if type(value) is Array else value for value in values]
 
 
 def trace_flat(call: Callable[..., Any], in_avals: Sequence[Aval], what: str, function: Any, *,

@@ -8,23 +8,32 @@ that has no effects; anything else, and anything in doubt, is a `Refusal`.
 from __future__ import annotations
 
 import ast
-import builtins
 import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fxgrad.engine.core.arrays import ARRAYS, Array
-from fxgrad.engine.frontend import protocol
-from fxgrad.engine.frontend.ufuncs import Elementwise
+from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.tracing.tape import Tape
-from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.transparency.builtin_functions import BUILTIN_FUNCTIONS, LAZY_TYPES
 from fxgrad.engine.transparency.plan import Plan
+from fxgrad.engine.transparency.reading import Reader
+from fxgrad.engine.transparency.recording import (
+    IMMUTABLE,
+    Recorder,
+    call_method,
+    call_update,
+    is_library,
+    is_of_numbers,
+    is_recorded,
+    known,
+)
 from fxgrad.engine.transparency.sources import FunctionNode, syntax_tree
 from fxgrad.engine.transparency.values import (
+    At,
     Closure,
     Data,
     Fresh,
@@ -36,6 +45,11 @@ from fxgrad.engine.transparency.values import (
     Path,
     Refusal,
     Traced,
+    guarded,
+    holds_array,
+    holds_traced,
+    is_immutable,
+    python_value,
 )
 
 MAX_STEPS = 200_000
@@ -43,24 +57,20 @@ MAX_STEPS = 200_000
 MAX_DEPTH = 30
 _NOWHERE = ast.Pass()
 
-_BINARY: dict[type[ast.operator], tuple[Callable[[Any, Any], Any], str]] = {
+_OPERATORS: dict[type[ast.AST], tuple[Callable[..., Any], str]] = {
     ast.Add: (operator.add, "+"), ast.Sub: (operator.sub, "-"), ast.Mult: (operator.mul, "*"),
     ast.Div: (operator.truediv, "/"), ast.FloorDiv: (operator.floordiv, "//"), ast.Mod: (operator.mod, "%"),
-    ast.Pow: (operator.pow, "**"), ast.MatMult: (operator.matmul, "@")}
-_UNARY: dict[type[ast.unaryop], tuple[Callable[[Any], Any], str]] = {
-    ast.USub: (operator.neg, "-"), ast.UAdd: (operator.pos, "+"), ast.Invert: (operator.invert, "~")}
-_COMPARE: dict[type[ast.cmpop], tuple[Callable[[Any, Any], Any], str]] = {
+    ast.Pow: (operator.pow, "**"), ast.MatMult: (operator.matmul, "@"),
+    ast.USub: (operator.neg, "-"), ast.UAdd: (operator.pos, "+"), ast.Invert: (operator.invert, "~"),
     ast.Eq: (operator.eq, "=="), ast.NotEq: (operator.ne, "!="), ast.Lt: (operator.lt, "<"),
     ast.LtE: (operator.le, "<="), ast.Gt: (operator.gt, ">"), ast.GtE: (operator.ge, ">=")}
+_CONVERSIONS: dict[int, Callable[[Any], Any]] = {-1: lambda value: value, 115: str, 114: repr, 97: ascii}
+"""What the conversions `!s`, `!r` and `!a` of formatted texts do."""
 _ARRAY_FACTS = frozenset({"shape", "ndim", "size", "dtype"})
 _ARRAY_METHODS = frozenset({
     "sum", "mean", "dot", "reshape", "astype", "max", "min", "prod", "transpose", "ravel", "std", "var", "flatten",
     "squeeze", "swapaxes", "copy", "cumsum", "conj", "clip", "trace"})
 _ARRAY_VIEWS = frozenset({"T", "real", "imag"})
-_PLAIN_READS: tuple[Any, ...] = (object.__getattribute__, SimpleNamespace.__getattribute__)
-_STRONG = (np.dtype(np.float64), np.dtype(np.complex128))
-"""The dtypes of which a strong number is an `Array`, since NumPy's scalar is weak."""
-_IMMUTABLE = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), slice, np.dtype, type, np.generic)
 
 
 class _Return(Exception):  # noqa: N818
@@ -91,23 +101,14 @@ class Interpreter:
     """One interpretation of one call, on a tape that is current."""
 
     def __init__(self, tape: Tape, plan: Plan) -> None:
-        self._tape, self._plan = tape, plan
+        self._plan, self.reader, self.recorder = plan, Reader(plan), Recorder(tape, plan)
         self._steps = self._depth = 0
-        self.captures: list[str | None] = []
-        """The code of each value that the tape captured, in order."""
-        self._cases: dict[type[ast.AST], Callable[[Any, _Frame], Item]] = {
-            ast.Constant: self._constant, ast.Name: self._name, ast.BinOp: self._binary, ast.UnaryOp: self._unary,
-            ast.BoolOp: self._bool, ast.Compare: self._compare, ast.IfExp: self._conditional, ast.Call: self._call,
-            ast.Attribute: self._attribute, ast.Subscript: self._subscript, ast.Tuple: self._tuple,
-            ast.List: self._list, ast.Dict: self._dict, ast.Lambda: self._lambda, ast.ListComp: self._comprehension,
-            ast.GeneratorExp: self._generator, ast.Slice: self._slice, ast.NamedExpr: self._named}
 
     # --- functions ---------------------------------------------------------------------------------------
 
     def call_partial(self, function: Any, code: str, args: Sequence[Item], options: dict[str, Item]) -> Item:
         """Return the result of a `functools.partial`, which `code` names in the generated function."""
-        item = self._item(code, function, None)
-        return self.call(item, args, options, _NOWHERE)
+        return self.call(self.reader.item(code, function, None), args, options, _NOWHERE)
 
     def call_function(self, function: FunctionType, code: str, args: Sequence[Item], options: dict[str, Item],
                       node: ast.AST | None = None) -> Item:
@@ -119,19 +120,15 @@ class Interpreter:
             raise Refusal(f"{function.__name__} wraps another function", node)
         self._refuse_kinds(function.__code__, node)
         plan = self._plan
-        if f"{code}.__code__" not in plan.loaded:
-            plan.loaded[f"{code}.__code__"] = None
-            plan.guard(f"{code}.__code__ is {plan.constant(function.__code__)}")
+        plan.guard(f"{code}.__code__ is {plan.constant(function.__code__)}")
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         frame = _Frame(function.__code__.co_filename, function.__globals__, cells, None)
         given, named = function.__defaults__ or (), function.__kwdefaults__ or {}
-        if f"{code}.__defaults__" not in plan.loaded:
-            plan.loaded[f"{code}.__defaults__"] = None
-            plan.guard(f"len({code}.__defaults__ or ()) == {len(given)} and len({code}.__kwdefaults__ or ()) == "
-                       f"{len(named)}")
-        defaults = [self._item(f"{code}.__defaults__[{place}]", value, node,
+        plan.guard(f"len({code}.__defaults__ or ()) == {len(given)} and len({code}.__kwdefaults__ or ()) == "
+                   f"{len(named)}")
+        defaults = [self.reader.item(f"{code}.__defaults__[{place}]", value, node,
                                title=f"default {place} of {function.__name__}") for place, value in enumerate(given)]
-        keyword_defaults = {name: self._item(f"{code}.__kwdefaults__[{name!r}]", value, node,
+        keyword_defaults = {name: self.reader.item(f"{code}.__kwdefaults__[{name!r}]", value, node,
                                              title=f"default of {name} in {function.__name__}")
                             for name, value in named.items()}
         return self._run(tree, frame, defaults, keyword_defaults, args, options, node)
@@ -192,7 +189,7 @@ class Interpreter:
     def returned(self, item: Item) -> Any:
         """Return the Python value of the function's result, with tracers in it."""
         if isinstance(item, Path) and type(item.value) in (list, tuple):
-            item = Fresh(type(item.value)([*self._iterate(item, _NOWHERE)]))
+            item = Fresh(type(item.value)([*self.iterate(item, _NOWHERE)]))
         if isinstance(item, Fresh):
             value = item.value
             return {key: self.returned(each) for key, each in value.items()} if isinstance(value, dict) else type(
@@ -225,9 +222,9 @@ class Interpreter:
                 self._assign(target, self.evaluate(value, frame), frame)
             case ast.AugAssign(target=ast.Name(id=name)):
                 old, new = self._read(name, frame, node), self.evaluate(node.value, frame)
-                if not isinstance(old, Traced | Known) and not (isinstance(old, Data) and _is_immutable(old)):
+                if not isinstance(old, Traced) and not (isinstance(old, Data | Known) and is_immutable(old)):
                     raise Refusal(f"{name} is changed in place", node)
-                frame.own[name] = self._operate(node, _BINARY, type(node.op), [old, new])
+                frame.own[name] = self.operate(node, type(node.op), [old, new])
             case ast.Assert():
                 if not self._truth(node.test, frame):
                     raise Refusal("an assertion fails", node)
@@ -251,7 +248,7 @@ class Interpreter:
                 raise Refusal(f"{_named(node)} is not interpreted", node)
 
     def _for(self, node: ast.For, frame: _Frame) -> None:
-        for item in self._iterate(self.evaluate(node.iter, frame), node.iter):
+        for item in self.iterate(self.evaluate(node.iter, frame), node.iter):
             self._assign(node.target, item, frame)
             if self._breaks(node, frame):
                 return
@@ -278,7 +275,7 @@ class Interpreter:
         if isinstance(target, ast.Name):
             frame.own[target.id] = item
         elif isinstance(target, ast.Tuple | ast.List):
-            items = [*self._iterate(item, target)]
+            items = [*self.iterate(item, target)]
             starred = [place for place, each in enumerate(target.elts) if isinstance(each, ast.Starred)]
             if starred or len(items) != len(target.elts):
                 raise Refusal("values are unpacked to another number of names", target)
@@ -302,79 +299,21 @@ class Interpreter:
             if name in around.local_names:
                 raise Refusal(f"{name} has no value", node)
             if name in around.cells:
-                cell = around.cells[name]
-                try:
-                    value = cell.cell_contents
-                except ValueError:
-                    raise Refusal(f"{name} has no value", node) from None
-                return self._item(f"{self._plan.constant(cell)}.cell_contents", value, node, title=name)
+                return self.reader.of_cell(name, around.cells[name], node)
             around = around.enclosing
-        if name in frame.globals:
-            return self._item(f"{self._plan.constant(frame.globals)}[{name!r}]", frame.globals[name], node,
-                              title=name)
-        namespace = frame.globals.get("__builtins__", builtins)
-        namespace = vars(namespace) if isinstance(namespace, ModuleType) else namespace
-        if name not in namespace:
-            raise Refusal(f"{name} is not defined", node)
-        key = f"no {name} in {id(frame.globals)}"
-        if key not in self._plan.loaded:
-            self._plan.loaded[key] = None
-            self._plan.guard(f"{name!r} not in {self._plan.constant(frame.globals)}")
-        return self._item(f"{self._plan.constant(namespace)}[{name!r}]", namespace[name], node, title=name)
-
-    def _item(self, code: str, value: Any, node: ast.AST | None, wraps: bool = False, title: str = "",
-              ) -> Item:
-        """Return the item of a value that was found by `code`."""
-        if isinstance(value, Tracer):
-            raise Refusal("a traced array of another function is read", node)
-        try:
-            item = self._plan.load(code, value, wraps, title)
-        except Refusal as refusal:
-            refusal.syntax = refusal.syntax or node
-            raise
-        if isinstance(item, Path) and callable(value) and not isinstance(value, list | tuple | dict):
-            return self._partial(item, value, node) if type(value) is functools.partial else self._function(item, value)
-        return item
-
-    def _partial(self, item: Path, value: Any, node: ast.AST | None) -> Partial:
-        code, key = item.code, f"partial {item.code}"
-        if key not in self._plan.loaded:
-            self._plan.loaded[key] = None
-            self._plan.guard(f"type({code}) is {self._plan.constant(functools.partial)} and len({code}.args) == "
-                             f"{len(value.args)} and {code}.keywords.keys() == {set(value.keywords) or 'set()'}")
-        return Partial(self._item(f"{code}.func", value.func, node),
-                       [self._item(f"{code}.args[{place}]", each, node) for place, each in enumerate(value.args)],
-                       {name: self._item(f"{code}.keywords[{name!r}]", each, node)
-                        for name, each in value.keywords.items()})
-
-    def _function(self, item: Path, value: Any) -> Item:
-        """Return a callable object as a function, guarded by identity; a method by its function and its object."""
-        plan = self._plan
-        key = f"function {item.code}"
-        if isinstance(value, MethodType) and isinstance(value.__func__, FunctionType):
-            receiver = plan.load(f"{item.code}.__self__", value.__self__)
-            if key not in plan.loaded:
-                plan.loaded[key] = None
-                plan.guard(f"type({item.code}) is {plan.constant(MethodType)} and {item.code}.__func__ is "
-                           f"{plan.constant(value.__func__)}")
-            return Function(value.__func__, receiver, plan.constant(value.__func__))
-        if key not in plan.loaded:
-            plan.loaded[key] = None
-            plan.guard(f"{item.code} is {plan.constant(value)}")
-        return Function(value, None, plan.constant(value))
+        return self.reader.of_module(name, frame.globals, node)
 
     # --- expressions -------------------------------------------------------------------------------------
 
     def evaluate(self, node: ast.expr, frame: _Frame) -> Item:
         """Return the value of an expression."""
         self._step(node)
-        case = self._cases.get(type(node))
+        case = self._CASES.get(type(node))
         if case is None:
             raise Refusal(f"{_named(node)} is not interpreted", node)
-        return case(node, frame)
+        return case(self, node, frame)
 
-    @staticmethod
-    def _constant(node: ast.Constant, _: _Frame) -> Item:
+    def _constant(self, node: ast.Constant, _: _Frame) -> Item:
         return Known(node.value)
 
     def _tuple(self, node: ast.Tuple, frame: _Frame) -> Item:
@@ -387,7 +326,7 @@ class Interpreter:
         items: list[Item] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
-                items.extend(self._iterate(self.evaluate(node.value, frame), node))
+                items.extend(self.iterate(self.evaluate(node.value, frame), node))
             else:
                 items.append(self.evaluate(node, frame))
         return items
@@ -397,16 +336,31 @@ class Interpreter:
         for key, value in zip(node.keys, node.values, strict=True):
             if key is None:
                 raise Refusal("a dict is unpacked", node)
-            made[self._known(self.evaluate(key, frame), key)] = self.evaluate(value, frame)
+            made[self.known(self.evaluate(key, frame), key)] = self.evaluate(value, frame)
         return Fresh(made)
 
     def _slice(self, node: ast.Slice, frame: _Frame) -> Item:
-        return Known(slice(*(None if part is None else self._known(self.evaluate(part, frame), part)
+        return Known(slice(*(None if part is None else self.known(self.evaluate(part, frame), part)
                              for part in (node.lower, node.upper, node.step))))
 
     def _named(self, node: ast.NamedExpr, frame: _Frame) -> Item:
         item = frame.own[node.target.id] = self.evaluate(node.value, frame)
         return item
+
+    def _text(self, node: ast.JoinedStr, frame: _Frame) -> Item:
+        """Return a formatted text of known values, such as a key of a dict."""
+        parts = []
+        for each in node.values:
+            if isinstance(each, ast.FormattedValue):
+                value = self.known(self.evaluate(each.value, frame), each)
+                spec = "" if each.format_spec is None else self.known(self.evaluate(each.format_spec, frame), each)
+                if type(value) not in (int, str, bool):
+                    raise Refusal("a value that is no integer and no text is formatted", each)
+                shown = _CONVERSIONS[each.conversion](value)
+                parts.append(guarded(each, format, shown, spec))
+            else:
+                parts.append(self.known(self.evaluate(each, frame), each))
+        return Known("".join(parts))
 
     def _lambda(self, node: ast.Lambda, frame: _Frame) -> Item:
         return self._closure(node, frame)
@@ -425,32 +379,32 @@ class Interpreter:
     def _bool(self, node: ast.BoolOp, frame: _Frame) -> Item:
         for each in node.values[:-1]:
             item = self.evaluate(each, frame)
-            if self._truth_of(item, each) is isinstance(node.op, ast.Or):
+            if self.truth_of(item, each) is isinstance(node.op, ast.Or):
                 return item
         return self.evaluate(node.values[-1], frame)
 
     def _truth(self, node: ast.expr, frame: _Frame) -> bool:
-        return self._truth_of(self.evaluate(node, frame), node)
+        return self.truth_of(self.evaluate(node, frame), node)
 
-    def _truth_of(self, item: Item, node: ast.AST) -> bool:
+    def truth_of(self, item: Item, node: ast.AST) -> bool:
+        """Return whether a known value counts as true."""
         if isinstance(item, Fresh):
             return bool(item.value)
         if isinstance(item, Path) and type(item.value) in (list, tuple):
             return bool(item.value)
-        return bool(self._known(item, node))
+        return bool(guarded(node, bool, self.known(item, node)))
 
-    def _known(self, item: Item, node: ast.AST) -> Any:
+    def known(self, item: Item, node: ast.AST) -> Any:
         """Return a value that decides what is recorded; raise `Refusal` if it may change."""
         if isinstance(item, Known):
             return item.value
-        if isinstance(item, Fresh) and isinstance(item.value, tuple):
-            return tuple(self._known(each, node) for each in item.value)
+        if isinstance(item, Fresh) and isinstance(item.value, list | tuple):
+            return type(item.value)([self.known(each, node) for each in item.value])
         if isinstance(item, Data):
             try:
                 return self._plan.guard_value(item).value
             except Refusal as refusal:
-                refusal.syntax = node
-                raise
+                raise self._plan.needs_contents([item], refusal.reason, node) from None
         if isinstance(item, Traced):
             raise Refusal("Python's control flow needs the value of a traced array", node)
         raise Refusal("a value that may change decides what is recorded", node)
@@ -458,45 +412,54 @@ class Interpreter:
     # --- operators ---------------------------------------------------------------------------------------
 
     def _binary(self, node: ast.BinOp, frame: _Frame) -> Item:
-        return self._operate(node, _BINARY, type(node.op),
+        return self.operate(node, type(node.op),
                              [self.evaluate(node.left, frame), self.evaluate(node.right, frame)])
 
     def _unary(self, node: ast.UnaryOp, frame: _Frame) -> Item:
         if isinstance(node.op, ast.Not):
             return Known(not self._truth(node.operand, frame))
-        return self._operate(node, _UNARY, type(node.op), [self.evaluate(node.operand, frame)])
+        return self.operate(node, type(node.op), [self.evaluate(node.operand, frame)])
 
     def _compare(self, node: ast.Compare, frame: _Frame) -> Item:
-        if len(node.ops) > 1:
-            raise Refusal("a chain of comparisons is not interpreted", node)
-        left, right = self.evaluate(node.left, frame), self.evaluate(node.comparators[0], frame)
-        if isinstance(node.ops[0], ast.Is | ast.IsNot):
+        left = self.evaluate(node.left, frame)
+        *firsts, (last, last_operand) = zip(node.ops, node.comparators, strict=True)
+        for op, operand in firsts:
+            right = self.evaluate(operand, frame)
+            item = self._compare_two(node, op, left, right)
+            if not self.truth_of(item, node):
+                return item
+            left = right
+        return self._compare_two(node, last, left, self.evaluate(last_operand, frame))
+
+    def _compare_two(self, node: ast.Compare, op: ast.cmpop, left: Item, right: Item) -> Item:
+        if isinstance(op, ast.Is | ast.IsNot):
             if not isinstance(right, Known) or right.value is not None:
                 raise Refusal("identity is compared with something else than None", node)
             if isinstance(left, Path):
                 self._plan.guard(f"{left.code} is not None")
             is_none = isinstance(left, Known) and left.value is None
-            return Known(is_none is isinstance(node.ops[0], ast.Is))
-        if isinstance(node.ops[0], ast.In | ast.NotIn):
-            found = self._known(left, node) in self._container(right, node)
-            return Known(found is isinstance(node.ops[0], ast.In))
-        return self._operate(node, _COMPARE, type(node.ops[0]), [left, right])
+            return Known(is_none is isinstance(op, ast.Is))
+        if isinstance(op, ast.In | ast.NotIn):
+            found = self._contains(right, self.known(left, node), node)
+            return Known(found is isinstance(op, ast.In))
+        return self.operate(node, type(op), [left, right])
 
-    def _container(self, item: Item, node: ast.AST) -> Any:
-        if isinstance(item, Fresh) and isinstance(item.value, dict):
-            return item.value.keys()
-        return self._known(item, node)
+    def _contains(self, item: Item, value: Any, node: ast.AST) -> bool:
+        if isinstance(item, Path) and type(item.value) is dict:
+            return self.reader.has_key(item, value, node)
+        values = item.value if isinstance(item, Fresh) and isinstance(item.value, dict) else self.known(item, node)
+        found: bool = guarded(node, operator.contains, values, value)
+        return found
 
-    def _operate(self, node: ast.AST, table: dict[Any, tuple[Callable[..., Any], str]], kind: Any,
-                 items: Sequence[Item]) -> Item:
+    def operate(self, node: ast.AST, kind: type[ast.AST], items: Sequence[Item]) -> Item:
         """Return the result of an operator on values of any kind."""
-        if kind not in table:
+        if kind not in _OPERATORS:
             raise Refusal(f"the operator {kind.__name__} is not interpreted", node)
-        function, sign = table[kind]
+        function, sign = _OPERATORS[kind]
         if all(isinstance(item, Known) for item in items):
             values = [item.value for item in items if isinstance(item, Known)]
-            if all(isinstance(value, _IMMUTABLE) for value in values):
-                return self._known_result(function, values, node)
+            if all(isinstance(value, (*IMMUTABLE, np.ndarray)) for value in values):
+                return self.known_result(function, values, node)
         if kind is ast.Add and all(isinstance(item, Fresh) for item in items):
             parts = [item.value for item in items if isinstance(item, Fresh)]
             if type(parts[0]) is type(parts[1]) and type(parts[0]) in (list, tuple):
@@ -507,130 +470,14 @@ class Interpreter:
         if any(not isinstance(item, Traced | Known | Data) for item in items):
             raise Refusal("an operator meets a container or an object", node)
         if any(isinstance(item, Traced) for item in items):
-            return self._record(function, items, node)
-        codes = [self._code_of(item, node) for item in items]
+            return self.recorder.call(function, items, node)
+        codes = [self.recorder.code_of(item, node) for item in items]
         text = f"{sign}{codes[0]}" if len(codes) == 1 else f"{codes[0]} {sign} {codes[1]}"
-        return self._plan.compute(text, self._guarded(node, function, *(self._value(item, node) for item in items)))
+        return self._plan.compute(text, guarded(node, function, *(python_value(item, node) for item in items)))
 
-    def _known_result(self, function: Callable[..., Any], values: Sequence[Any], node: ast.AST) -> Known:
-        return Known(self._guarded(node, function, *values))
-
-    @staticmethod
-    def _guarded(node: ast.AST, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        try:
-            return function(*args, **options)
-        except Exception as error:
-            raise Refusal(f"{type(error).__name__}: {error}", node) from error
-
-    def _code_of(self, item: Item, node: ast.AST) -> str:
-        """Return the code of a known value or of data, or of a container of them."""
-        if isinstance(item, Data):
-            return item.code
-        if isinstance(item, Known):
-            value = item.value
-            return repr(value) if type(value) in (int, str, bool, type(None)) else self._plan.constant(value)
-        if isinstance(item, Function) and item.receiver is None:
-            return item.code
-        if isinstance(item, Fresh) and isinstance(item.value, list | tuple):
-            inner = ", ".join(self._code_of(each, node) for each in item.value)
-            return f"[{inner}]" if isinstance(item.value, list) else f"({inner}{',' * bool(inner)})"
-        raise Refusal("an object or a container is handed on", node)
-
-    def _value(self, item: Item, node: ast.AST) -> Any:
-        """Return the Python value of an item, for a call of a library."""
-        if isinstance(item, Traced | Known | Data):
-            return item.value
-        if isinstance(item, Fresh):
-            value = item.value
-            return {key: self._value(each, node) for key, each in value.items()} if isinstance(
-                value, dict) else type(value)([self._value(each, node) for each in value])
-        if isinstance(item, Path) and type(item.value) in (list, tuple):
-            return type(item.value)([self._value(each, node) for each in self._iterate(item, node)])
-        raise Refusal("an object or a function is handed to the library", node)
-
-    # --- recording ---------------------------------------------------------------------------------------
-
-    def _record(self, function: Callable[..., Any], items: Sequence[Item], node: ast.AST,
-                options: dict[str, Item] | None = None) -> Item:
-        """Return the result of a library function on values some of which are traced, and note what it captured."""
-        options = options or {}
-        before = len(self._tape.captured)
-        result = self._guarded(node, function, *(self._value(item, node) for item in items),
-                               **{name: self._value(item, node) for name, item in options.items()})
-        data = [*_data_in([*items, *options.values()])]
-        self._note_captured(before, data, node)
-        for item in data:
-            self._require_captured(item, node)
-        return self._wrap(result, bool(data), node)
-
-    def _require_captured(self, item: Data, node: ast.AST) -> None:
-        """Guard the value of a number that was looked at, and not captured; raise `Refusal` for an array."""
-        if isinstance(item.value, np.ndarray):
-            if not any(value is item.value for _, value in self._tape.identified()):
-                raise Refusal("the library looks at the values of an array", node)
-        elif not any(code is not None and code.endswith(f"({item.code})") for code in self.captures):
-            try:
-                self._plan.guard_value(item)
-            except Refusal as refusal:
-                refusal.syntax = node
-                raise
-
-    def _note_captured(self, before: int, data: Sequence[Data], node: ast.AST) -> None:
-        """Find the code of each value captured since there were `before`; raise `Refusal` in doubt."""
-        captured = self._tape.captured
-        known = {id(kept): value for kept, value in self._tape.identified()}
-        for place in range(before, len(captured)):
-            value = captured[place]
-            original = known.get(id(value), value)
-            code = next((item.code for item in data if item.value is original), None)
-            if code is not None:
-                if isinstance(value, np.ndarray) and type(original) is Array and type(value) is not Array:
-                    code = f"{code}.view(ndarray)"
-            elif isinstance(value, np.generic | float | complex | int):
-                code = self._scalar_code(value, data, node)
-            elif type(value) in ARRAYS and not value.shape and value.dtype in _STRONG:
-                code = self._scalar_code(value[()], data, node)
-                code = None if code is None else f"as_strong_scalar({code}).view({type(value).__name__})"
-            elif data:
-                raise Refusal("the library computes something from data before it records it", node)
-            self.captures.append(self._plan.constant(value) if code is None else code)
-
-    def _scalar_code(self, value: Any, data: Sequence[Data], node: ast.AST) -> str | None:
-        """Return the code of a captured number; None if it follows from what is known."""
-        codes = []
-        for item in data:
-            if isinstance(item.value, np.ndarray):
-                continue
-            try:
-                with np.errstate(all="ignore"):
-                    converted = type(value)(item.value)
-            except (TypeError, ValueError, OverflowError):
-                continue
-            if np.asarray(converted).tobytes() == np.asarray(value).tobytes():
-                codes.append(f"{self._plan.constant(type(value))}({item.code})")
-        if len({*codes}) > 1:
-            raise Refusal("two numbers are equal, and it is open which of them is used", node)
-        return codes[0] if codes else None
-
-    def _wrap(self, result: Any, from_data: bool, node: ast.AST) -> Item:
-        """Return the item of a library function's result."""
-        if isinstance(result, Tracer):
-            return Traced(result)
-        if type(result) in (list, tuple):
-            return Fresh(type(result)([self._wrap(each, from_data, node) for each in result]))
-        if type(result) is dict:
-            return Fresh({key: self._wrap(each, from_data, node) for key, each in result.items()})
-        if isinstance(result, tuple):  # a named one, of which only the items are interpreted
-            return Fresh(tuple([self._wrap(each, from_data, node) for each in result]))
-        if isinstance(result, _IMMUTABLE) and not from_data:
-            return Known(result)
-        if isinstance(result, np.ndarray) and not from_data:
-            return self._new_array(result)
-        raise Refusal("a library function returns what is not traced", node)
-
-    def _new_array(self, value: Any) -> Item:
-        """Return an array that follows from what is known."""
-        return Data(value, self._plan.constant(value), is_path=False)
+    def known_result(self, function: Callable[..., Any], values: Sequence[Any], node: ast.AST) -> Known:
+        """Return the result of a function of known values."""
+        return known(guarded(node, function, *values))
 
     # --- calls -------------------------------------------------------------------------------------------
 
@@ -639,9 +486,9 @@ class Interpreter:
             receiver = self.evaluate(node.func.value, frame)
             if isinstance(receiver, Fresh):
                 return self._container_method(node, receiver, frame)
-            if isinstance(receiver, Path) and type(receiver.value) is dict and node.func.attr == "get":
-                raise Refusal("a method of a dict is called", node)
-            function = self._attribute_of(receiver, node.func.attr, node.func)
+            if isinstance(receiver, Path) and type(receiver.value) is dict:
+                return self._dict_method(node, receiver, frame)
+            function = self.attribute(receiver, node.func.attr, node.func)
         else:
             function = self.evaluate(node.func, frame)
         args = self._elements(node.args, frame)
@@ -661,71 +508,79 @@ class Interpreter:
             return self.call(function.function, [*function.args, *args], {**function.options, **options}, node)
         if isinstance(function, Known) and isinstance(function.value, type):
             return self._call_type(function.value, args, options, node)
+        if isinstance(function, Path):
+            function = self.reader.call_of(function, node)
         if not isinstance(function, Function):
             raise Refusal("an object is called", node)
         value = function.value
         if function.receiver is not None:
             args = [function.receiver, *args]
-        if isinstance(value, FunctionType) and not _is_library(value):
+        if isinstance(value, FunctionType) and not is_library(value):
             return self.call_function(value, function.code, args, options, node)
-        if value in _BUILTINS:
+        if value in BUILTIN_FUNCTIONS:
             if options:
                 raise Refusal(f"{value.__name__} is called with keywords", node)
-            return _BUILTINS[value](self, args, node)
+            return BUILTIN_FUNCTIONS[value](self, args, node)
         if isinstance(value, type):
             return self._call_type(value, args, options, node)
-        if not _is_recorded(value):
+        if not is_recorded(value) and not is_of_numbers(value):
             raise Refusal(f"{getattr(value, '__name__', type(value).__name__)} is no function of the library", node)
         items = [*args, *options.values()]
         if any(isinstance(item, Function | Partial | Closure) for item in items):
             raise Refusal("a function is handed to the library", node)
-        args = [self._materialized(item, node) for item in args]
-        options = {name: self._materialized(item, node) for name, item in options.items()}
+        args = [self._unfolded(item, node) for item in args]
+        options = {name: self._unfolded(item, node) for name, item in options.items()}
         items = [*args, *options.values()]
-        if any(map(_holds_traced, items)):
-            return self._record(value, args, node, options)
-        return self._compute(value, function.code, args, options, node)
+        if any(map(holds_traced, items)):
+            if is_of_numbers(value):
+                raise Refusal(f"math.{value.__name__} needs the value of a traced array", node)
+            return self.recorder.call(value, args, node, options)
+        return self.recorder.compute(value, function.code, args, options, node)
 
-    def _materialized(self, item: Item, node: ast.AST) -> Item:
+    def _unfolded(self, item: Item, node: ast.AST) -> Item:
+        """Return an argument for the library: lists and tuples that outlive the call by their items, at any depth."""
         if isinstance(item, Lazy):
             raise Refusal("a generator is handed to the library", node)
-        if isinstance(item, Path) and type(item.value) in (list, tuple):
-            return Fresh(type(item.value)([*self._iterate(item, node)]))
+        if isinstance(item, Fresh) and isinstance(item.value, dict):
+            return Fresh({key: self._unfolded(each, node) for key, each in item.value.items()})
+        if isinstance(item, Fresh) or (isinstance(item, Path) and type(item.value) in (list, tuple)):
+            return Fresh(type(item.value)([self._unfolded(each, node) for each in self.iterate(item, node)]))
         return item
-
-    def _compute(self, function: Callable[..., Any], code: str, args: Sequence[Item], options: dict[str, Item],
-                 node: ast.AST) -> Item:
-        """Return the result of a library function on data and known values: computed at each call, or once."""
-        result = self._guarded(node, function, *(self._value(item, node) for item in args),
-                               **{name: self._value(item, node) for name, item in options.items()})
-        if not [*_data_in([*args, *options.values()])]:
-            if isinstance(result, np.ndarray):
-                if result.flags.writeable:
-                    result.flags.writeable = False
-                return self._new_array(result)
-            return self._wrap(result, False, node)
-        if not isinstance(result, np.ndarray | np.generic | float):
-            raise Refusal("a library function returns something else than an array of data", node)
-        codes = [self._code_of(item, node) for item in args]
-        codes += [f"{name}={self._code_of(item, node)}" for name, item in options.items()]
-        return self._plan.compute(f"{code}({', '.join(codes)})", result)
 
     def _call_type(self, kind: type, args: Sequence[Item], options: dict[str, Item], node: ast.AST) -> Item:
         if kind in (list, tuple) and not options and len(args) <= 1:
-            return Fresh(kind(self._iterate(args[0], node)) if args else kind())
+            return Fresh(kind(self.iterate(args[0], node)) if args else kind())
         if kind in (int, float, bool, complex, str, slice) and not options:
-            if kind is float and len(args) == 1 and isinstance(args[0], Data) and not isinstance(
-                    args[0].value, np.ndarray):
+            if kind is float and len(args) == 1 and isinstance(args[0], Data) and not holds_array(args[0]):
                 return self._plan.compute(f"float({args[0].code})", float(args[0].value))
-            return self._known_result(kind, [self._known(item, node) for item in args], node)
-        if kind in _LAZY_TYPES and not options:
-            return _LAZY_TYPES[kind](self, args, node)
+            return self.known_result(kind, [self.known(item, node) for item in args], node)
+        if kind is zip and [*options] == ["strict"]:
+            rows = [Fresh([*self.iterate(item, node)]) for item in args]
+            if self.known(options["strict"], node) and len({len(row.value) for row in rows}) > 1:
+                raise Refusal("zip is called with different lengths", node)
+            args, options = rows, {}
+        if kind in LAZY_TYPES and not options:
+            return LAZY_TYPES[kind](self, args, node)
         if issubclass(kind, np.generic) and kind.__module__ == "numpy" and len(args) == 1 and not options:
             if isinstance(args[0], Data):
                 return self._plan.compute(f"{self._plan.constant(kind)}({args[0].code})",
-                                          self._guarded(node, kind, args[0].value))
-            return self._known_result(kind, [self._known(args[0], node)], node)
+                                          guarded(node, kind, args[0].value))
+            return self.known_result(kind, [self.known(args[0], node)], node)
         raise Refusal(f"an object of class {kind.__name__} is made", node)
+
+    def _dict_method(self, node: ast.Call, receiver: Path, frame: _Frame) -> Item:
+        """Return the result of a method of a dict that outlives the call."""
+        assert isinstance(node.func, ast.Attribute)
+        name = node.func.attr
+        if name == "get" and node.args and not node.keywords:
+            key, *default = self._elements(node.args, frame)
+            if self.reader.has_key(receiver, self.known(key, node), node):
+                return self._element(receiver, key, node)
+            return default[0] if default else Known(None)
+        if name in ("items", "values", "keys") and not node.args and not node.keywords:
+            held = Fresh({key: self._element(receiver, Known(key), node) for key in self.reader.keys(receiver, node)})
+            return self._container_method(node, held, frame)
+        raise Refusal(f"the method {name} of a container that outlives the call is read", node)
 
     def _container_method(self, node: ast.Call, receiver: Fresh, frame: _Frame) -> Item:
         """Return the result of a method of a container made in this call."""
@@ -739,7 +594,7 @@ class Interpreter:
                 value.append(args[0])
                 return Known(None)
             if name == "extend" and len(args) == 1:
-                value.extend(self._iterate(args[0], node))
+                value.extend(self.iterate(args[0], node))
                 return Known(None)
             if name == "pop" and not args and value:
                 return value.pop()
@@ -755,126 +610,95 @@ class Interpreter:
     # --- parts -------------------------------------------------------------------------------------------
 
     def _attribute(self, node: ast.Attribute, frame: _Frame) -> Item:
-        return self._attribute_of(self.evaluate(node.value, frame), node.attr, node)
+        return self.attribute(self.evaluate(node.value, frame), node.attr, node)
 
-    def _attribute_of(self, item: Item, name: str, node: ast.AST) -> Item:
+    def attribute(self, item: Item, name: str, node: ast.AST) -> Item:
+        """Return an attribute of a value."""
         if name.startswith("__"):
             raise Refusal(f"the attribute {name} is read", node)
+        if name == "at" and (isinstance(item, Traced) or (holds_array(item) and type(item.value) is Array)):
+            return At(item)
+        if isinstance(item, At) and item.index is not None:
+            update = functools.partial(call_update, name)
+            return Function(update, Fresh((item.array, item.index)), self._plan.constant(update))
         if isinstance(item, Traced):
             if name in _ARRAY_FACTS:
                 return Known(getattr(item.value, name))
             if name in _ARRAY_VIEWS or name == "mT":
-                return self._record(lambda value: getattr(value, name), [item], node)
-            return Function(functools.partial(_call_method, name), item, "")
-        if isinstance(item, Data):
-            return self._data_attribute(item, name, node)
-        if isinstance(item, Known | Fresh | Lazy | Function | Partial | Closure):
+                return self.recorder.call(lambda value: getattr(value, name), [item], node)
+            return Function(functools.partial(call_method, name), item, "")
+        if holds_array(item):
+            return self._array_attribute(item, name, node)
+        if isinstance(item, Function) and isinstance(item.value, type):
+            return self.reader.of_class(item, name, node)
+        if not isinstance(item, Path):
             if isinstance(item, Known) and isinstance(item.value, type | np.dtype) and name in ("name", "kind"):
                 return Known(getattr(item.value, name))
             raise Refusal(f"the attribute {name} of a value is read", node)
-        owner = item.value
-        if isinstance(owner, ModuleType):
-            if name not in vars(owner) and not hasattr(owner, name):
-                raise Refusal(f"{owner.__name__} has no {name}", node)
-            key = f"module {item.code}"
-            if key not in self._plan.loaded:
-                self._plan.loaded[key] = None
-                self._plan.guard(f"{item.code} is {self._plan.constant(owner)}")
-            return self._item(f"{item.code}.{name}", getattr(owner, name), node)
-        if isinstance(owner, list | tuple | dict):
-            raise Refusal(f"the method {name} of a container that outlives the call is read", node)
-        return self._object_attribute(item, owner, name, node)
+        return self.reader.attribute(item, name, node)
 
-    def _object_attribute(self, item: Path, owner: Any, name: str, node: ast.AST) -> Item:
-        """Read an attribute of a plain object: of its own, or a method of its class."""
-        kind = type(owner)
-        if item.wraps:  # an argument is rebuilt, with other arrays, if its class is registered as a pytree
-            raise Refusal("an object in a container among the arguments is read", node)
-        if kind.__getattribute__ not in _PLAIN_READS or hasattr(kind, "__getattr__") or not hasattr(
-                owner, "__dict__") or type(kind) is not type:
-            raise Refusal(f"the attribute {name} of an object of class {kind.__name__} is computed", node)
-        plan, key = self._plan, f"class of {item.code}"
-        if key not in plan.loaded:
-            plan.loaded[key] = None
-            plan.guard(f"type({item.code}) is {plan.constant(kind)}")
-        of_class = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
-        if of_class is not None and not isinstance(of_class, FunctionType) and hasattr(type(of_class), "__get__"):
-            raise Refusal(f"the attribute {name} of an object of class {kind.__name__} is computed", node)
-        if not hasattr(owner, name):
-            raise Refusal(f"an object of class {kind.__name__} has no attribute {name}", node)
-        if name in vars(owner):
-            return self._item(f"{item.code}.{name}", getattr(owner, name), node)
-        if isinstance(of_class, FunctionType):
-            method = plan.load(f"{item.code}.{name}", getattr(owner, name))
-            assert isinstance(method, Path)
-            key = f"method {method.code}"
-            if key not in plan.loaded:
-                plan.loaded[key] = None
-                plan.guard(f"type({method.code}) is {plan.constant(MethodType)} and {method.code}.__func__ is "
-                           f"{plan.constant(of_class)} and {method.code}.__self__ is {item.code}")
-            return Function(of_class, item, plan.constant(of_class))
-        return self._item(f"{item.code}.{name}", getattr(owner, name), node)
-
-    def _data_attribute(self, item: Data, name: str, node: ast.AST) -> Item:
+    def _array_attribute(self, item: Data | Known, name: str, node: ast.AST) -> Item:
+        """Return an attribute of an array of data, or of a known one."""
         value = item.value
-        if isinstance(value, np.ndarray):
-            if name in _ARRAY_FACTS:
-                if not item.is_path and item.code.startswith("d"):
-                    self._plan.guard_type(item)
-                return Known(getattr(value, name))
-            if name in _ARRAY_VIEWS:
-                return self._plan.compute(f"{item.code}.{name}", getattr(value, name))
-            if name in _ARRAY_METHODS:
-                return Function(functools.partial(_call_method, name), item, self._plan.constant(
-                    functools.partial(_call_method, name)))
+        if name in _ARRAY_FACTS:
+            if isinstance(item, Data) and not item.is_path:
+                self._plan.guard_type(item)
+            return Known(getattr(value, name))
+        if name in _ARRAY_VIEWS:
+            return known(getattr(value, name)) if isinstance(item, Known) else self._plan.compute(
+                f"{item.code}.{name}", getattr(value, name))
+        if name in _ARRAY_METHODS:
+            method = functools.partial(call_method, name)
+            return Function(method, item, self._plan.constant(method))
         raise Refusal(f"the attribute {name} of data is read", node)
 
     def _subscript(self, node: ast.Subscript, frame: _Frame) -> Item:
         return self._element(self.evaluate(node.value, frame), self.evaluate(node.slice, frame), node)
 
     def _element(self, item: Item, index: Item, node: ast.AST) -> Item:
+        index = self._unfolded(index, node)
+        if isinstance(item, At) and item.index is None:
+            return At(item.array, index)
         if isinstance(item, Traced):
-            if _holds_traced(index) or [*_data_in([index])]:
-                return self._record(operator.getitem, [item, index], node)
-            return self._record(lambda value: value[self._known(index, node)], [item], node)
-        if isinstance(item, Data):
-            if _holds_traced(index):
-                return self._record(operator.getitem, [item, index], node)
-            key = self._known(index, node)
-            code = f"{item.code}[{self._plan.constant(key)}]"
-            return self._plan.compute(code, self._guarded(node, operator.getitem, item.value, key))
-        key = self._known(index, node)
+            return self.recorder.call(operator.getitem, [item, index], node)
+        if holds_array(item):
+            if holds_traced(index):
+                return self.recorder.call(operator.getitem, [item, index], node)
+            code = self._plan.constant(operator.getitem)
+            return self.recorder.compute(operator.getitem, code, [item, index], {}, node)
+        key = self.known(index, node)
         if isinstance(item, Known):
-            return self._known_result(operator.getitem, [item.value, key], node)
+            return self.known_result(operator.getitem, [item.value, key], node)
         if isinstance(item, Fresh):
-            part = self._guarded(node, operator.getitem, item.value, key)
+            part = guarded(node, operator.getitem, item.value, key)
             return Fresh(part) if isinstance(key, slice) else part
         if isinstance(item, Path) and type(item.value) in (list, tuple, dict):
             if isinstance(key, slice):
-                return Fresh(type(item.value)([*self._iterate(item, node)][key]))
-            value = self._guarded(node, operator.getitem, item.value, key)
-            return self._item(f"{item.code}[{key!r}]", value, node, item.wraps)
+                return Fresh(type(item.value)([*self.iterate(item, node)][key]))
+            value = guarded(node, operator.getitem, item.value, key)
+            return self.reader.item(f"{item.code}[{key!r}]", value, node, item.wraps)
         raise Refusal("an item of an object is read", node)
 
-    def _iterate(self, item: Item, node: ast.AST) -> Iterator[Item]:
+    def iterate(self, item: Item, node: ast.AST) -> Iterator[Item]:
         """Yield the items of a container, or the rows of an array."""
         if isinstance(item, Fresh):
             yield from [*map(Known, item.value)] if isinstance(item.value, dict) else item.value
         elif isinstance(item, Lazy):
             yield from item.items
         elif isinstance(item, Traced):
-            before = len(self._tape.captured)
-            rows = self._guarded(node, list, item.value)
-            self._note_captured(before, [], node)
-            yield from map(Traced, rows)
+            yield from self.recorder.rows(item, node)
         elif isinstance(item, Data) and isinstance(item.value, np.ndarray) and item.value.ndim:
             for place in range(len(item.value)):
                 yield self._plan.compute(f"{item.code}[{place}]", item.value[place])
+        elif isinstance(item, Known) and isinstance(item.value, np.ndarray) and item.value.ndim:
+            yield from map(known, item.value)
         elif isinstance(item, Known) and isinstance(item.value, tuple | range | str):
             yield from map(Known, item.value)
+        elif isinstance(item, Path) and type(item.value) is dict:
+            yield from map(Known, self.reader.keys(item, node))
         elif isinstance(item, Path) and type(item.value) in (list, tuple):
             for place, value in enumerate(item.value):
-                yield self._item(f"{item.code}[{place}]", value, node, item.wraps)
+                yield self.reader.item(f"{item.code}[{place}]", value, node, item.wraps)
         else:
             raise Refusal("something is iterated over that may change", node)
 
@@ -886,7 +710,15 @@ class Interpreter:
     def _generator(self, node: ast.GeneratorExp, frame: _Frame) -> Item:
         return Lazy(self._comprehended(node, frame))
 
-    def _comprehended(self, node: ast.ListComp | ast.GeneratorExp, frame: _Frame) -> Iterator[Item]:
+    def _dict_comprehension(self, node: ast.DictComp, frame: _Frame) -> Item:
+        made = {}
+        for pair in self._comprehended(node, frame):
+            key, value = pair.value
+            made[self.known(key, node)] = value
+        return Fresh(made)
+
+    def _comprehended(self, node: ast.ListComp | ast.GeneratorExp | ast.DictComp, frame: _Frame) -> Iterator[Any]:
+        """Yield the elements; of a dict, pairs of a key and a value."""
         inner = _Frame(frame.filename, frame.globals, {}, frame)
         # The first iterable is evaluated at once, in the frame around.
         first = self.evaluate(node.generators[0].iter, frame)
@@ -898,147 +730,27 @@ class Interpreter:
         if clause.is_async:
             raise Refusal("an asynchronous comprehension is not interpreted", node)
         items = first if first is not None else self.evaluate(clause.iter, frame)
-        for item in self._iterate(items, clause.iter):
+        for item in self.iterate(items, clause.iter):
             self._step(node)
             self._assign(clause.target, item, frame)
             if not all(self._truth(test, frame) for test in clause.ifs):
                 continue
             if rest:
                 yield from self._clauses(node, rest, frame, None)
+            elif isinstance(node, ast.DictComp):
+                yield Fresh((self.evaluate(node.key, frame), self.evaluate(node.value, frame)))
             else:
                 yield self.evaluate(node.elt, frame)
 
-
-# --- builtin functions -----------------------------------------------------------------------------------------
-
-
-def _call_method(name: str, receiver: Any, *args: Any, **options: Any) -> Any:
-    return getattr(receiver, name)(*args, **options)
-
-
-def _len(self: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
-    item = args[0]
-    if isinstance(item, Traced):
-        return Known(len(item.value))
-    if isinstance(item, Data) and isinstance(item.value, np.ndarray):
-        shape = self._data_attribute(item, "shape", node)
-        return Known(self._known(shape, node)[0])
-    if isinstance(item, Fresh) or (isinstance(item, Path) and type(item.value) in (list, tuple)):
-        return Known(len(item.value))
-    return Known(len(self._known(item, node)))
-
-
-def _sum(self: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
-    total = args[1] if len(args) > 1 else Known(0)
-    for item in self._iterate(args[0], node):
-        total = self._operate(node, _BINARY, ast.Add, [total, item])
-    return total
-
-
-def _abs(self: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
-    item = args[0]
-    if isinstance(item, Traced):
-        return self._record(abs, [item], node)
-    if isinstance(item, Data):
-        return self._plan.compute(f"abs({item.code})", abs(item.value))
-    return Known(abs(self._known(item, node)))
-
-
-def _of_known(function: Callable[..., Any]) -> Callable[[Interpreter, Sequence[Item], ast.AST], Item]:
-    def call(self: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
-        if len(args) == 1 and function in (min, max):
-            return self._known_result(function, [tuple(self._known(each, node)
-                                                       for each in self._iterate(args[0], node))], node)
-        return self._known_result(function, [self._known(item, node) for item in args], node)
-    return call
-
-
-def _isinstance(self: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
-    item, kinds = args[0], self._known(args[1], node)
-    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
-        if type(kind) is not type or kind.__module__ not in ("builtins", "numpy"):
-            raise Refusal("isinstance is called with a class of its own", node)
-    if isinstance(item, Traced | Known | Data | Fresh):
-        return Known(isinstance(item.value, kinds))
-    if isinstance(item, Path) and type(item.value) in (list, tuple, dict):
-        return Known(isinstance(item.value, kinds))
-    raise Refusal("isinstance is called with an object", node)
-
-
-def _zip(self: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
-    return Lazy(Fresh(row) for row in zip(*[self._iterate(item, node) for item in args]))  # noqa: B905
-
-
-def _enumerate(self: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
-    start = self._known(args[1], node) if len(args) > 1 else 0
-    return Lazy(Fresh((Known(place), item)) for place, item in enumerate(self._iterate(args[0], node), start))
-
-
-def _reversed(self: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
-    if isinstance(args[0], Traced | Data):
-        raise Refusal("an array is reversed", node)
-    return Lazy(reversed([*self._iterate(args[0], node)]))
-
-
-def _range(self: Interpreter, args: Sequence[Item], node: ast.AST) -> Item:
-    return self._known_result(range, [self._known(item, node) for item in args], node)
-
-
-_Builtin = Callable[[Interpreter, Sequence[Item], ast.AST], Item]
-_BUILTINS: dict[Any, _Builtin] = {
-    len: _len, sum: _sum, abs: _abs, min: _of_known(min), max: _of_known(max), round: _of_known(round),
-    isinstance: _isinstance}
-_LAZY_TYPES: dict[Any, _Builtin] = {range: _range, zip: _zip, enumerate: _enumerate, reversed: _reversed}
-
-
-# --- what is what ------------------------------------------------------------------------------------------------
-
-
-_EFFECTS = ("fxgrad.debug", "fxgrad.engine.api", "fxgrad.config", "fxgrad.testing", "fxgrad.tools", "fxgrad.text",
-            "fxgrad.shipping", "fxgrad.interop", "fxgrad.training", "fxgrad.engine.config", "fxgrad.engine.caches")
-"""Modules whose functions have effects, take functions, or give something else than arrays."""
-
-
-def _is_library(function: FunctionType) -> bool:
-    module = function.__module__ or ""
-    return module == "fxgrad" or module.startswith(("fxgrad.", "numpy.", "jax.")) or module == "numpy"
-
-
-def _is_recorded(value: Any) -> bool:
-    """Return whether a function is one of arrays that the library records, without effects."""
-    if isinstance(value, functools.partial):
-        return value.func is _call_method
-    try:
-        if protocol.is_recorded(value):
-            return True
-    except TypeError:
-        return False
-    module = getattr(value, "__module__", None) or ""
-    if not module.startswith("fxgrad.") or module.startswith(_EFFECTS):
-        return False
-    # The operations of a user's function, made into a ufunc, depend on more than its arguments.
-    return isinstance(value, FunctionType | BuiltinFunctionType) or (isinstance(value, Elementwise) and not value.users)
-
-
-def _is_immutable(item: Data) -> bool:
-    """Return whether `+=` makes a new value: of numbers, and of what the library has computed."""
-    value = item.value
-    return not isinstance(value, np.ndarray) or (
-        not item.is_path and type(value) is Array and not value.flags.writeable)
-
-
-def _holds_traced(item: Item) -> bool:
-    if isinstance(item, Fresh):
-        return any(map(_holds_traced, item.value.values() if isinstance(item.value, dict) else item.value))
-    return isinstance(item, Traced)
-
-
-def _data_in(items: Sequence[Item]) -> Iterator[Data]:
-    for item in items:
-        if isinstance(item, Data):
-            yield item
-        elif isinstance(item, Fresh):
-            yield from _data_in([*item.value.values()] if isinstance(item.value, dict) else [*item.value])
+    _CASES: ClassVar[dict[type[ast.AST], Callable[[Interpreter, Any, _Frame], Item]]] = {
+        ast.Constant: _constant, ast.Name: _name, ast.BinOp: _binary,
+        ast.UnaryOp: _unary, ast.BoolOp: _bool, ast.Compare: _compare,
+        ast.IfExp: _conditional, ast.Call: _call, ast.Attribute: _attribute,
+        ast.Subscript: _subscript, ast.Tuple: _tuple, ast.List: _list,
+        ast.Dict: _dict, ast.Lambda: _lambda, ast.ListComp: _comprehension,
+        ast.GeneratorExp: _generator, ast.DictComp: _dict_comprehension,
+        ast.Slice: _slice, ast.NamedExpr: _named, ast.JoinedStr: _text}
+    """The methods that evaluate expressions, by their syntax."""
 
 
 def _assigned_names(tree: FunctionNode) -> frozenset[str]:
@@ -1056,7 +768,7 @@ def _assigned_names(tree: FunctionNode) -> frozenset[str]:
         elif isinstance(node, ast.FunctionDef):
             names.add(node.name)
             continue
-        elif isinstance(node, ast.Lambda | ast.ListComp | ast.GeneratorExp):
+        elif isinstance(node, ast.Lambda | ast.ListComp | ast.GeneratorExp | ast.DictComp):
             continue
         pending.extend(ast.iter_child_nodes(node))
     return frozenset(names)
@@ -1068,9 +780,9 @@ def _named(node: ast.AST) -> str:
 
 _NAMES: dict[type[ast.AST], str] = {
     ast.Try: "try", ast.With: "with", ast.Raise: "raise", ast.Delete: "del",
-    ast.Import: "import", ast.ImportFrom: "import", ast.ClassDef: "a class", ast.JoinedStr: "a formatted string",
+    ast.Import: "import", ast.ImportFrom: "import", ast.ClassDef: "a class",
     ast.Yield: "yield", ast.Await: "await", ast.FunctionDef: "a decorated function",
     ast.Starred: "an unpacked argument",
-    ast.DictComp: "a comprehension of a dict", ast.SetComp: "a comprehension of a set", ast.Set: "a set",
+    ast.SetComp: "a comprehension of a set", ast.Set: "a set",
     ast.AugAssign: "an assignment in place to an item or attribute"}
 

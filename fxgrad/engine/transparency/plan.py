@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,13 +11,15 @@ import numpy as np
 
 from fxgrad.engine.core.arrays import Array, as_strong_scalar
 from fxgrad.engine.core.avals import is_frozen
-from fxgrad.engine.transparency.values import Data, Known, Path, Refusal
+from fxgrad.engine.transparency.values import Data, Known, LooksAtContents, Path, Refusal
 
 
 class MISS:
     """The result of a generated function whose guards do not hold; a class, which pickles keep as itself."""
 
 
+MAX_COMPARED_BYTES = 1 << 16
+"""The size of an array up to which its content is compared at every call, if that decides what is recorded."""
 _PATH_NAMES = re.compile(r"\bp\d+\b")
 _DATA_NAMES = re.compile(r"\b[pwd]\d+\b")
 
@@ -25,10 +28,12 @@ class Plan:
     """The loads, guards and computed data of one function at given types of its arguments.
 
     Each path is loaded once, and the value then guarded and used, so that a thread that rebinds it changes nothing in
-    between. `overrides` has values in the place of those found at paths, by the code of the path.
+    between. `overrides` has values in the place of those found at paths, by the code of the path. The contents of data
+    at the paths `by_content` are guarded, too.
     """
 
-    def __init__(self, overrides: Callable[[str, Any], Any] | None = None) -> None:
+    def __init__(self, overrides: Callable[[str, Any], Any] | None = None, by_content: frozenset[str] = frozenset(),
+                 ) -> None:
         self.namespace: dict[str, Any] = {
             "ndarray": np.ndarray, "Array": Array, "MISS": MISS, "is_frozen": is_frozen,
             "as_strong_scalar": as_strong_scalar}
@@ -39,14 +44,18 @@ class Plan:
         """The item of each path, by its code."""
         self.titles: dict[str, str] = {}
         """What users call each path, by its name."""
+        self.by_content = by_content
         self.pinned: frozenset[str] = frozenset()
         """The paths of data whose value decided what is recorded."""
         self._arrays: dict[int, tuple[str, Data]] = {}
         """Arrays that were read, by identity: the name of the first path, and the item."""
         self._paths: dict[str, frozenset[str]] = {}
+        self._conditions: set[str] = set()
         self._alive: list[Any] = []
         self._names: dict[Any, str] = {}
         self._overrides = overrides
+        self._small: set[str] = set()
+        """The paths of numbers, and of arrays whose contents take no longer to compare than a call takes."""
 
     def constant(self, value: Any) -> str:
         """Return the name of an object in the generated function."""
@@ -58,8 +67,10 @@ class Plan:
         return name
 
     def guard(self, condition: str) -> None:
-        """Add a condition without which the generated function misses."""
-        self.lines.append(f"if not ({condition}): return MISS")
+        """Add a condition without which the generated function misses, unless it is tested already."""
+        if condition not in self._conditions:
+            self._conditions.add(condition)
+            self.lines.append(f"if not ({condition}): return MISS")
 
     def guard_argument(self, condition: str) -> None:
         """Add a condition on the transformed arguments, which only direct calls test."""
@@ -97,7 +108,9 @@ class Plan:
                                         and kind.__module__ == "numpy"):
             self.guard(f"type({name}) is {self.constant(kind)}")
             self._paths[name] = frozenset([code])
-            return Data(self._override(code, value), name, is_path=True)
+            self._small.add(code)
+            item = Data(self._override(code, value), name, is_path=True)
+            return self.guard_value(item) if code in self.by_content else item
         if isinstance(value, np.integer | np.bool_) and kind.__module__ == "numpy":
             self.guard(f"type({name}) is {self.constant(kind)} and {name} == {self.constant(value)}")
             return Known(value)
@@ -112,7 +125,7 @@ class Plan:
             self.guard(f"type({name}) is dict")
         return Path(value, name, wraps)
 
-    def _array(self, code: str, name: str, value: Any, wraps: bool) -> Data:
+    def _array(self, code: str, name: str, value: Any, wraps: bool) -> Data | Known:
         kind = type(value)
         if value.dtype.names is not None or value.dtype.hasobject:
             raise Refusal("an array of random keys, or of objects, is read")
@@ -121,6 +134,10 @@ class Plan:
             test += f" and {name}.flags.writeable" if value.flags.writeable else (
                 f" and is_frozen({name}) is {is_frozen(value)}")
         self.guard(test)
+        if value.nbytes <= MAX_COMPARED_BYTES:
+            self._small.add(code)
+        if code in self.by_content:
+            return self._known_array(name, value, wraps)
         seen = self._arrays.get(id(value))
         if seen is not None:
             # One object at two paths is captured once: if one of them is rebound, the other must not follow it.
@@ -136,6 +153,24 @@ class Plan:
         self._alive.append(value)
         self._arrays[id(value)] = name, item
         return item
+
+    def _known_array(self, name: str, value: Any, wraps: bool) -> Known:
+        """Return a copy of an array, after guarding its content to the bit."""
+        self.guard(f"{name}.tobytes() == {self.constant(value.tobytes())}")
+        kept = np.array(value)
+        kept.flags.writeable = False
+        return Known(kept.view(Array) if wraps or type(value) is Array else kept)
+
+    def needs_contents(self, items: Sequence[Data], reason: str, syntax: ast.AST | None) -> Refusal:
+        """Return the refusal of what depends on contents of data: it ends with guards of these, if they are small."""
+        codes = frozenset().union(*(self._paths.get(item.code, ()) for item in items))
+        if codes and codes <= self._small and not codes <= self.by_content:
+            return LooksAtContents(reason, syntax, codes)
+        return Refusal(reason, syntax)
+
+    def small_data(self) -> list[str]:
+        """Return the paths of data that were read whose contents may be guarded, by their codes."""
+        return [code for code, item in self.loaded.items() if isinstance(item, Data) and code in self._small]
 
     def _override(self, code: str, value: Any) -> Any:
         return value if self._overrides is None else self._overrides(code, value)

@@ -25,7 +25,7 @@ from fxgrad.engine.core.avals import Aval, array_aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.executors import FREQUENT
 from fxgrad.engine.executors import numpy as numpy_executor
-from fxgrad.engine.frontend.flat import TracedCall, finish_trace, parameter_names
+from fxgrad.engine.frontend.flat import TracedCall, finish_trace, parameter_names, plain_outside
 from fxgrad.engine.tracing import interning, observers
 from fxgrad.engine.tracing.interning import PrefixNode
 from fxgrad.engine.tracing.provenance import enclosing_display_tape
@@ -33,7 +33,8 @@ from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transparency.interpret import Interpreter
 from fxgrad.engine.transparency.plan import MISS, Plan
-from fxgrad.engine.transparency.values import Data, Fresh, Function, Item, Known, Path, Refusal, Traced
+from fxgrad.engine.transparency.reading import is_function
+from fxgrad.engine.transparency.values import Data, Fresh, Function, Item, Known, LooksAtContents, Path, Refusal, Traced
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, file_name, function_name
 from fxgrad.errors import ArgumentError, UnsupportedError
@@ -45,6 +46,8 @@ MAX_REPLAYS = 4
 """The number of replays for one function; a fifth takes the place of the oldest."""
 MAX_REFUSALS = 3
 """The number of refused interpretations after which a function is not interpreted again."""
+MAX_RENEWALS = 16
+"""The number of interpretations of a function after which those that test contents of data are made no more."""
 
 
 @dataclass(slots=True)
@@ -162,12 +165,12 @@ def _is_staged() -> bool:
 class Replays:
     """The replays of one function; they are left out of its pickles."""
 
-    __slots__ = ("_calls", "_declared", "_refusals", "_replays", "function")
+    __slots__ = ("_calls", "_declared", "_refusals", "_renewals", "_replays", "function")
 
     def __init__(self, function: Any) -> None:
         self.function, self._declared = function, is_declared(function)
         self._replays: list[Replay] = []
-        self._calls = self._refusals = 0
+        self._calls = self._refusals = self._renewals = 0
 
     def __reduce__(self) -> Any:
         return _no_replays, ()
@@ -218,6 +221,9 @@ class Replays:
                 raise Refusal("it returns something else than traced arrays")
             if traced.computed:
                 raise Refusal("Python's control flow needs values of traced arrays")
+            if self._renewals >= MAX_RENEWALS and self._replays and self._replays[0].plan.by_content:
+                return  # contents differ from call to call: it takes less time to run the function
+            self._renewals += 1
             replay = make_replay(self.function, kind, traced, args, kwargs, tape)
         except Refusal as refusal:
             self._refusals += 1
@@ -304,27 +310,24 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
                 tape: Tape) -> Replay:
     """Return the replay of a call that was recorded; raise `Refusal` if the function is not shown to be transparent.
 
-    The function is interpreted twice: with the values that it read, which must give its own recording; and with other
+    The function is interpreted with the values that it read, which must give its own recording; and twice with other
     values of all data, of the same types, which must give the same program, and what the loads give for these values.
+    Where the contents of data decide, it is interpreted again with guards of them.
     """
     recording = Recording(tape.reached, tuple(traced.program.outputs), [*tape.captured])
-    first = _Interpretation(function, kind, args, kwargs, tape, None)
-    if first.out_tree != traced.out_tree or not _are_equal(first.recording, recording):
-        raise Refusal("the interpretation records something else than the function")
-    others: dict[str, Any] = {}
-
-    def perturb(code: str, value: Any) -> Any:
-        if code in first.plan.pinned:
-            return value
-        if code not in others:
-            others[code] = perturbed(value)
-        return others[code]
-
-    probe = _Interpretation(function, kind, args, kwargs, tape, perturb)
-    if probe.plan.lines != first.plan.lines or probe.codes != first.codes or not _are_equal(
-            probe.recording, Recording(recording.reached, recording.outputs, probe.recording.captured)):
-        raise Refusal("what it records depends on the values of arrays or numbers")
-    _check_loads(probe)
+    by_content: frozenset[str] = frozenset()
+    while True:
+        interpret = partial(_Interpretation, function, kind, args, kwargs, tape, by_content)
+        try:
+            first = interpret()
+            if first.out_tree != traced.out_tree or not _are_equal(first.recording, recording):
+                raise Refusal("the interpretation records something else than the function")
+            _check_other_values(first, interpret)
+            break
+        except LooksAtContents as found:
+            if found.codes <= by_content:
+                raise
+            by_content |= found.codes
     plan = first.plan
     load = plan.function(plan.lines, [f"return [{', '.join(first.codes)}]"])
     loaded = load(args, kwargs)
@@ -332,6 +335,21 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
         raise Refusal("what it reads changes while it is read")
     return Replay(kind, load, tape.reached, recording.outputs, traced.program, traced.out_tree,
                   settings_of_recordings(), plan, first.codes, first.leaves, first.trees)
+
+
+class _Overrides:
+    """Other values of data, by the codes of their paths; those whose value is guarded stay. With `only` of one path."""
+
+    def __init__(self, pinned: frozenset[str], change: Callable[[Any], Any], only: str | None) -> None:
+        self._pinned, self._change, self._only = pinned, change, only
+        self._changed: dict[str, Any] = {}
+
+    def __call__(self, code: str, value: Any) -> Any:
+        if code in self._pinned or (self._only is not None and code != self._only):
+            return value
+        if code not in self._changed:
+            self._changed[code] = self._change(value)
+        return self._changed[code]
 
 
 def direct_call(replay: Replay, program: Program, captured: Sequence[Any], values: int, single: bool,
@@ -343,11 +361,13 @@ def direct_call(replay: Replay, program: Program, captured: Sequence[Any], value
     While `rewriting` returns something, it misses.
     """
     plan = replay.plan
-    given = ", ".join([*map(plan.constant, captured), *replay.codes, *replay.leaves])
+    codes = [f"{code}.view(ndarray)" if type(value) is Array else code
+             for code, value in zip(replay.codes, loaded, strict=True)]
+    given = ", ".join([*map(plan.constant, plain_outside(captured)), *codes, *replay.leaves])
     slots = iter([f"r[{values + place}]" for place in range(len(replay.leaves))])
     trees = [make(slots) for make in replay.trees]
     gradient = trees[0] if single else f"({', '.join(trees)},)"
-    is_frequent = all(type(value) in FREQUENT for value in (*captured, *loaded, *leaves))
+    is_frequent = all(type(value) in FREQUENT for value in (*plain_outside(captured), *plain_outside(loaded), *leaves))
     default, executor, epoch = replay.settings
     # The program runs outside of the block that takes exceptions for misses.
     return plan.function([_SETTINGS_DIFFER, *plan.argument_lines, *plan.lines], [
@@ -370,8 +390,8 @@ class _Interpretation:
     """One interpretation of a call, on a tape like that of its recording."""
 
     def __init__(self, function: Any, kind: Kind, args: tuple[Any, ...], kwargs: dict[str, Any], tape: Tape,
-                 overrides: Callable[[str, Any], Any] | None) -> None:
-        self.plan = plan = Plan(overrides)
+                 by_content: frozenset[str], overrides: Callable[[str, Any], Any] | None = None) -> None:
+        self.plan = plan = Plan(overrides, by_content)
         self.leaves: list[str] = []
         self.trees: list[Callable[[Iterator[str]], str]] = []
         self._names = {f"args[{place}]": name for place, name in enumerate(parameter_names(function, len(args)))}
@@ -400,10 +420,10 @@ class _Interpretation:
         leaves, self.out_tree = tree.flatten(output)
         if not all(type(leaf) is Tracer and leaf.tape is again for leaf in leaves):
             raise Refusal("it returns something else than traced arrays")
-        if len(interpreter.captures) != len(again.captured):
+        if len(interpreter.recorder.captures) != len(again.captured):
             raise Refusal("it captures values in a way that is not interpreted")
         self.recording = Recording(again.reached, tuple([leaf.variable for leaf in leaves]), [*again.captured])
-        self.codes = [code or "" for code in interpreter.captures]
+        self.codes = [code or "" for code in interpreter.recorder.captures]
 
     def _other_argument(self, code: str, value: Any, kind: Kind) -> Item:
         """Return the item of an argument that is not traced; the function sees its NumPy arrays as `Array`s."""
@@ -412,7 +432,7 @@ class _Interpretation:
             raise Refusal("an argument is traced by another function")
         item = plan.load(code, value, kind.wraps_objects or type(value) in (np.ndarray, list, tuple, dict),
                          self._names.get(code, ""))
-        if isinstance(item, Path) and callable(value):
+        if isinstance(item, Path) and is_function(value):
             plan.guard(f"{item.code} is {plan.constant(value)}")
             return Function(value, None, plan.constant(value))
         return item
@@ -486,6 +506,41 @@ def _same_value(one: Any, other: Any) -> bool:
     return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
 
 
+def _check_other_values(first: _Interpretation, interpret: Callable[[_Overrides], _Interpretation]) -> None:
+    """Raise `Refusal` if the function records something else for other values of data, and say which data decide."""
+    for change in (perturbed, contrasting):
+        refusal = _difference(first, interpret, change, None)
+        if refusal is None:
+            continue
+        deciding = [code for code in first.plan.small_data() if _difference(first, interpret, change, code) is not None]
+        raise LooksAtContents(refusal.reason, refusal.syntax, frozenset(deciding)) if deciding else refusal
+
+
+def _difference(first: _Interpretation, interpret: Callable[[_Overrides], _Interpretation],
+                change: Callable[[Any], Any], only: str | None) -> Refusal | None:
+    """Return why an interpretation with changed data is not the first one but for the data; None if it is."""
+    try:
+        probe = interpret(_Overrides(first.plan.pinned, change, only))
+        recording = first.recording
+        if probe.plan.lines != first.plan.lines or probe.codes != first.codes or not _are_equal(
+                probe.recording, Recording(recording.reached, recording.outputs, probe.recording.captured)):
+            return Refusal("what it records depends on the values of arrays or numbers")
+        _check_constants(first, probe)
+        _check_loads(probe)
+    except Refusal as refusal:
+        if only is None and isinstance(refusal, LooksAtContents):
+            raise
+        return refusal
+    return None
+
+
+def _check_constants(first: _Interpretation, probe: _Interpretation) -> None:
+    """Raise `Refusal` if a value was captured as a constant, and was another one with perturbed data."""
+    for code, one, other in zip(first.codes, first.recording.captured, probe.recording.captured, strict=True):
+        if code in first.plan.namespace and not _same_value(one, other):
+            raise Refusal("what it records depends on the values of arrays or numbers")
+
+
 def _check_loads(probe: _Interpretation) -> None:
     """Raise `Refusal` unless the loads, with perturbed data, give what was captured."""
     plan = probe.plan
@@ -505,9 +560,12 @@ def _check_loads(probe: _Interpretation) -> None:
 
 
 def perturbed(value: Any) -> Any:
-    """Return another value of the same type: an array, or a number."""
+    """Return another value of the same type: an array, or a number; one between 0 and 1 for such a number."""
     if not isinstance(value, np.ndarray):
-        return type(value)(value * 1.25 + 0.375) if np.isfinite(value) else type(value)(0.625)
+        if not np.isfinite(value):
+            return type(value)(0.625)
+        is_share = not isinstance(value, complex | np.complexfloating) and 0 < value < 1
+        return type(value)(value + (1 - value) * 0.375 if is_share else value * 1.25 + 0.375)
     kind = value.dtype.kind
     if kind == "b":
         made = ~value
@@ -518,6 +576,28 @@ def perturbed(value: Any) -> Any:
     else:
         with np.errstate(all="ignore"):
             made = (value * value.dtype.type(1.25) + value.dtype.type(0.375)).astype(value.dtype)
+    return _of_class(made, value)
+
+
+def _of_class(made: Any, value: Any) -> Any:
+    """Return a copy of an array of the class of another one, and writable if that is."""
     made = np.array(made)
     made.flags.writeable = value.flags.writeable
     return made.view(Array) if type(value) is Array else made
+
+
+def contrasting(value: Any) -> Any:
+    """Return a value of the same type that differs where `perturbed` does not: in signs, the order of elements.
+
+    Integers are all equal, and in the range of those that there are: they may be indices. A number is nearer to 0, and
+    has its sign: functions of `math` raise errors for others.
+    """
+    if not isinstance(value, np.ndarray):
+        return type(value)(0.625 * value if value and np.isfinite(value) else 0.25)
+    if value.dtype.kind in "iu":
+        made = np.full_like(value, value.min()) if value.size else value
+    elif value.dtype.kind == "b":
+        made = np.roll(value.reshape(-1), 1).reshape(value.shape)
+    else:
+        made = np.negative(np.asarray(perturbed(value)))
+    return _of_class(made, value)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from fxgrad.engine.core.arrays import Array
 
 
 class Refusal(Exception):  # noqa: N818  (the interpretation ends, and the call runs as usual)
@@ -22,6 +26,14 @@ class Refusal(Exception):  # noqa: N818  (the interpretation ends, and the call 
         return getattr(self.syntax, "lineno", None)
 
 
+class LooksAtContents(Refusal):
+    """A refusal that ends if the contents of the data at these paths, by their codes, are guarded."""
+
+    def __init__(self, reason: str, syntax: ast.AST | None, codes: frozenset[str]) -> None:
+        super().__init__(reason, syntax)
+        self.codes = codes
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
     """A tracer: it depends on the arguments that are differentiated or mapped."""
@@ -31,7 +43,7 @@ class Traced:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """An immutable value that is the same in every call, by the guards."""
+    """A value that is the same in every call, by the guards: immutable, or an array that nobody writes to."""
 
     value: Any
 
@@ -99,4 +111,59 @@ class Lazy:
     items: Iterator[Item]
 
 
-Item = Traced | Known | Data | Fresh | Path | Function | Partial | Closure | Lazy
+@dataclass(frozen=True, slots=True, eq=False)
+class At:
+    """`x.at` of an array; `x.at[index]` with an index."""
+
+    array: Item
+    index: Item | None = None
+
+
+Item = Traced | Known | Data | Fresh | Path | Function | Partial | Closure | Lazy | At
+
+
+def holds_traced(item: Item) -> bool:
+    """Return whether a value is traced, or a container made in this call that holds a traced one."""
+    if isinstance(item, Fresh):
+        return any(map(holds_traced, item.value.values() if isinstance(item.value, dict) else item.value))
+    return isinstance(item, Traced)
+
+
+def data_in(items: Sequence[Item]) -> Iterator[Data]:
+    """Yield the data among values, and in containers made in this call."""
+    for item in items:
+        if isinstance(item, Data):
+            yield item
+        elif isinstance(item, Fresh):
+            yield from data_in([*item.value.values()] if isinstance(item.value, dict) else [*item.value])
+
+
+def is_immutable(item: Data | Known) -> bool:
+    """Return whether `+=` makes a new value: of numbers, and of what the library has computed."""
+    value = item.value
+    return not isinstance(value, np.ndarray) or (
+        not (isinstance(item, Data) and item.is_path) and type(value) is Array and not value.flags.writeable)
+
+
+def holds_array(item: Item) -> TypeGuard[Data | Known]:
+    """Return whether a value is an array of data, or a known one."""
+    return isinstance(item, Data | Known) and isinstance(item.value, np.ndarray)
+
+
+def python_value(item: Item, syntax: ast.AST) -> Any:
+    """Return the Python value of an item, for a call of a library; containers that outlive the call are unfolded."""
+    if isinstance(item, Traced | Known | Data):
+        return item.value
+    if isinstance(item, Fresh):
+        value = item.value
+        return {key: python_value(each, syntax) for key, each in value.items()} if isinstance(
+            value, dict) else type(value)([python_value(each, syntax) for each in value])
+    raise Refusal("an object or a function is handed to the library", syntax)
+
+
+def guarded(syntax: ast.AST, function: Any, *args: Any, **options: Any) -> Any:
+    """Return the result of a call; its errors are refusals."""
+    try:
+        return function(*args, **options)
+    except Exception as error:
+        raise Refusal(f"{type(error).__name__}: {error}", syntax) from error

@@ -57,7 +57,7 @@ def stabilize(fun: Callable[..., Any]) -> Callable[..., Any]:
         with rewrite_before_derivatives(_rewritten_trace):
             traced, leaves = trace_for_rewrite("stabilize", fun, args, kwargs)
         derived = rewrite_forms(traced.program, _known_inputs(traced))
-        inputs = [*traced.captured, *leaves]
+        inputs = traced.inputs(*leaves)
         outputs = apply(traced.program, inputs) if derived is None else derived(inputs)
         return traced.rebuild(outputs)
     return stabilized

@@ -51,7 +51,7 @@ def autocast(fun: Callable[..., Any], policy: AutocastPolicy | Any = autocast_po
         program = traced.program
         derived = cast_program(program, chosen, None, (False,) * len(program.inputs),
                                tuple(wanted is not None and is_castable(aval) for aval in program.out_avals))
-        outputs = derived([*traced.captured, *leaves])
+        outputs = derived(traced.inputs(*leaves))
         if wanted is not None:
             outputs = [convert(output, wanted) if is_castable(aval) else output
                        for output, aval in zip(outputs, program.out_avals, strict=True)]

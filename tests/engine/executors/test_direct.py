@@ -332,11 +332,11 @@ def test_the_first_call_takes_the_long_way_where_it_would_compute_twice_or_other
     def double(x: Any) -> Any:
         return 2.0 * x
     double.defjvp(lambda primals, tangents: (2.0 * primals[0], 3.0 * tangents[0]))
-    key = fxgrad.random.key(0)
     assert fxgrad.grad(lambda x: double(x) * x)(1.0) == 5.0
     assert fxgrad.grad(lambda x: x * x if x > 0 else -x)(1.0) == 2.0  # values computed for the branch are reused
-    drawn = fxgrad.grad(lambda x: np.mean(np.log(fxgrad.random.normal(key, (9,), dtype="float64") ** 2 * x + x)))(0.5)
-    assert isinstance(drawn, fxgrad.Array)
+    drawn = fxgrad.random.normal(fxgrad.random.key(0), (9,), dtype="float64")
+    slopes = fxgrad.grad(lambda x, y: np.mean(np.log(y ** 2 * x + x)), (0, 1))(0.5, drawn)
+    assert [*map(type, slopes)] == [fxgrad.Array, fxgrad.Array]
     np.testing.assert_allclose(fxgrad.grad(lambda x: np.sum(fxgrad.lax.fori_loop(0, 3, lambda i, c: c * x, x)))(X),
                                4.0 * X ** 3, rtol=1e-12)
     assert not any(uses)

@@ -113,6 +113,21 @@ def test_arrays_that_change(holder) -> None:
     assert replayed(slope, W, *args, **options)
 
 
+@pytest.mark.parametrize(("make", "values"), [
+    (held.within_a_row, [0.5, 0.25, -0.0, np.float64(3.0), np.float32(0.1), 2, True, math.nan, 1j, "a", ARRAY]),
+    (held.within_a_block, [ARRAY, ARRAY + 0.25, W, 2.0 * W, ARRAY.astype("f4"), np.arange(3), 1j * W, 0.5, None])],
+    ids=lambda value: getattr(value, "__name__", ""))
+def test_containers_within_containers_that_the_library_takes(make, values) -> None:
+    case = make(values[0])
+    slope, expected = declared(case.function), plain(case.function)
+    slope(W)
+    assert replayed(slope, W)
+    for value in [*values, *reversed(values)]:
+        case.put(value)
+        for _ in range(3):
+            assert_equal(outcome(slope, W), outcome(expected, W))
+
+
 NUMBERS = [0.5, 2.0, -0.0, 0.0, math.nan, math.inf, 1, 0, True, np.float64(0.5), np.float32(0.5), np.int64(2), 1j, "a",
            None, np.bool_(True), 10**30, np.float16(0.5), 5e-324, [2.0], np.array(3.0), np.array([1.0, 2.0, 3.0])]
 
@@ -139,6 +154,14 @@ def test_numbers_that_change(holder) -> None:
     (held.steps, [2, 3, True, np.int64(2), 0, -1, 2.0]),
     (held.flags, [True, False, 1, 0, 2, "", "a", None, [], [0], 0.0]),
     (held.texts, ["sin", "cos", "SIN", None, b"sin"]), (held.places, [0, 1, -1, True, slice(1, None), [0, 1], None]),
+    (held.keys, [{"a": 1}, {"a": 1, "b": 2}, {}, {"b": 1}, {"a": 0, 2: 1}, {2: 0}, {"a": None}, "ab", ["a"], ["a", 2]]),
+    (held.between, [0.3, 0.5, 0.25, 0.7, 0, 1, True, math.nan, np.float32(0.3), None]),
+    (held.any_and_all, [[0.1, 0.2], [0.1, 0.6], [0.0, 0.6], [0.0], [], (0.1, 0.7), [None], [True, 1], 3]),
+    (held.of_math, [0.5, 2.0, 0.0, -0.0, -1.0, 4, True, np.float32(0.1), math.nan, math.inf, 1j, "a", ARRAY[:1]]),
+    (held.items, [{"a": 1.0, "c": 2.0}, {"c": 2.0, "a": 1.0}, {"a": 1.0}, {"a": 3.0, "c": 2.0}, {}, {1: 2.0},
+                  {"bb": ARRAY}, {"a": 1, "c": 2}]),
+    (held.updates, [0, 1, -1, [0, 2], slice(1, None), np.array([0, 2]), np.array([1, 1]), True, None, 7]),
+    (held.listed_places, [0, 1, -1, 1, True, 0.5, None, [0]]),
     (held.axes, [0, 1, -1, True, None]), (held.thresholds, [0.6, 0.4, 0.6, 1, 0, math.nan, np.float64(0.6), True]),
     (held.nothing, [None, 2.0, None, 1, np.array(2.0)]),
     (held.lengths, [[1.0], [1.0, 2.0], (1.0,), "ab", ARRAY, {1: 2}]),
@@ -252,6 +275,22 @@ def test_methods_and_attributes_of_classes(monkeypatch) -> None:
         monkeypatch.undo()
     model.__class__ = type("Other", (held.Model,), {"value": 4.0})
     assert_equal(slope(W), expected(W))
+
+
+def test_calls_of_objects_and_functions_of_classes(monkeypatch) -> None:
+    case = held.of_called_object(3.0)
+    slope, expected = declared(case.function), plain(case.function)
+    slope(W)
+    assert replayed(slope, W)
+    assert_equal(slope(W), expected(W))
+    for name, new in (("__call__", lambda self, w: np.sin(w) * self.value), ("rate", 0.25),
+                      ("halved", staticmethod(lambda w: w * 7.0)),
+                      ("halved", classmethod(lambda cls, w: w * cls.rate))):
+        before = slope(W)
+        monkeypatch.setattr(held.Layer, name, new)
+        for _ in range(3):
+            assert_equal(slope(W), expected(W))
+        assert not np.array_equal(slope(W), before)
 
 
 # --- arguments --------------------------------------------------------------------------------------------
@@ -460,8 +499,8 @@ def test_source_that_is_edited_or_reloaded(tmp_path, monkeypatch) -> None:
 
 def test_code_without_source_is_refused() -> None:
     namespace: dict[str, Any] = {"np": np}
-    exec("def f(w):\n    return np.sum(w)", namespace)
-    with pytest.raises(fxgrad.errors.UnsupportedError, match="its source is not found in <string>"):
+    exec(compile("def f(w):\n    return np.sum(w)", "<nowhere>", "exec"), namespace)
+    with pytest.raises(fxgrad.errors.UnsupportedError, match="its source is not found in <nowhere>"):
         declared(namespace["f"])(W)
 
 
@@ -498,6 +537,23 @@ def test_values_of_arrays_that_decide(function, monkeypatch) -> None:
     for place, value in ((0, 3.0), (1, 2.0), (0, 2.0)):
         held.DATA[place] = value
         assert_equal(outcome(slope, W), outcome(expected, W))
+
+
+def test_contents_that_differ_in_every_call(monkeypatch) -> None:
+    """They are compared in a few replays; then the function runs, and those replays stay."""
+    def picked(w: Any, places: Any) -> Any:
+        return np.sum(w[places] ** 2)
+    slope, expected = declared(picked), plain(picked)
+    made = []
+    make_replay = replays.make_replay
+    monkeypatch.setattr(replays, "make_replay", lambda *args: made.append(args) or make_replay(*args))
+    for number in range(3 * replays.MAX_RENEWALS):
+        places = np.array([number % 3, number // 3 % 3, number // 9])[:2 + number % 2] % 3
+        assert_equal(slope(W, places), expected(W, places))
+    assert len(made) == replays.MAX_RENEWALS
+    for number in range(30):
+        places = np.array([number % 2, 2])
+        assert_equal(slope(W, places), expected(W, places))
 
 
 def test_effects_happen_at_every_call() -> None:
