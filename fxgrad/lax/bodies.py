@@ -11,10 +11,13 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
+from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.frontend.flat import TracedCall, check_leaf, constant_name, parameter_names, trace_flat
 from fxgrad.engine.higher_order.wiring import cast_outputs, cast_to, rewire
+from fxgrad.engine.ops.structural import convert_element_type_p
 from fxgrad.engine.ops.varying import pvary
-from fxgrad.engine.tracing.provenance import note_around
+from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.provenance import is_shown, note_around
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.trace import inner_mode, takes_literals
 from fxgrad.engine.tree import TreeDef
@@ -121,25 +124,52 @@ def trace_step(what: str, function: Callable[..., Any], init: FlatTree, entries:
     type that the step returns. Raises `TreeError`, `ShapeError` or `DTypeError` for a carry of another type.
     """
     avals, count = list(init.avals), len(init.avals)
+    program = None
     while True:
-        traced = trace_body(what, function, lambda *tracers: call(list(tracers[:count]), list(tracers[count:])),
-                            [*avals, *entries], names, arguments)
-        returned = carry_of(traced.out_tree)
-        if returned != init.structure:
-            _refuse_structure(what, function, init.structure, returned)
-        results = traced.program.out_avals[:count]
+        if program is None:
+            traced = trace_body(what, function, lambda *tracers: call(list(tracers[:count]), list(tracers[count:])),
+                                [*avals, *entries], names, arguments)
+            program = traced.program
+            returned = carry_of(traced.out_tree)
+            if returned != init.structure:
+                _refuse_structure(what, function, init.structure, returned)
+        results = program.out_avals[:count]
         wanted = [_joined_type(before, after) for before, after in zip(avals, results, strict=True)]
         if wanted == avals:
             break
+        program = _of_strong_carry(program, avals, wanted)
         avals = wanted
     for before, after, name in zip(avals, results, init.names, strict=True):
         fits = before.dtype == after.dtype or (after.weak and _promote(before, after) == before.dtype)
         if before.shape != after.shape or not fits:
             _refuse_type(what, function, name, before, after)
-    program = cast_outputs(traced.program, [*avals, *traced.program.out_avals[count:]])
+    program = cast_outputs(program, [*avals, *program.out_avals[count:]])
     begin = [leaf if given == aval else cast_to(leaf, aval)
              for leaf, given, aval in zip(init.leaves, init.avals, avals, strict=True)]
     return LoopBody(program, traced.captured, begin, traced.out_tree)
+
+
+def _of_strong_carry(program: Program, carry: Sequence[Aval], wanted: Sequence[Aval]) -> Program | None:
+    """Return the program that a step records for a carry of the `wanted` types, given that for a weak `carry`.
+
+    None if the step is to be traced again, since it may record other operations: a weak value changes its dtype, meets
+    another one or is converted, as numbers are that give way to arrays, or goes into a function of an operation.
+    """
+    if any(one.dtype != other.dtype or one.vma != other.vma for one, other in zip(carry, wanted, strict=True)) or (
+            is_shown(current.get())):  # whose variables have the names in the function
+        return None
+    first = program.captured
+    weak = {var for var, one, other in zip(program.inputs[first:], carry, wanted, strict=False) if one != other}
+    for equation in program.equations:
+        if weak.isdisjoint(equation.inputs):
+            continue
+        met = equation.outputs if equation.primitive is convert_element_type_p else ()
+        if equation.regions or len({atom.aval.dtype for atom in (*equation.inputs, *met)}) > 1:
+            return None
+        weak.update(var for var in equation.outputs if var.aval.weak)
+    types = [*program.in_avals[:first], *wanted, *program.in_avals[first + len(carry):]]
+    return derive(program, ("strong carry", tuple(wanted)), lambda *values: (apply_equations(program, values), None),
+                  types).program
 
 
 def _joined_type(before: Aval, after: Aval) -> Aval:

@@ -119,6 +119,13 @@ def test_the_tables_say_in_words_what_is_met(outcomes):
     assert "failed dispatch: two: it broke" in text
 
 
+def test_the_line_of_each_workload_has_its_figures_and_bars(outcomes):
+    one, two = (report.line(outcome) for outcome in outcomes)
+    assert one == ("dispatch: one: fxgrad 12.0 µs, jax.jit 10.0 µs, scope 1.00 µs; time of jax.jit 1.20 x, met; "
+                   "memory of jax.jit 1.50 x, missed")
+    assert two == "failed dispatch: two: it broke"
+
+
 def test_the_tables_in_markdown(outcomes):
     text = report.markdown(outcomes)
     assert "| workload | fxgrad | jax.jit | scope |\n| --- | ---: | ---: | ---: |" in text

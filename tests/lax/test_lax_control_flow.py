@@ -16,6 +16,8 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import checkpoint, grad, hvp, jacfwd, jacrev, jit, lax, linearize, vjp, vmap
+from fxgrad.extend import aval_of
+from fxgrad.lax import bodies
 from tests.support.bases import BASES, FXGRAD, JAX
 
 X = np.array([1.2, -0.4, 0.7])
@@ -278,6 +280,47 @@ def test_weak_scalars_become_what_the_step_makes_of_them() -> None:
     assert total.dtype == np.float64
     assert lax.cond(True, lambda: 1.0, lambda: fnp.zeros((), 'bfloat16')).dtype.name == 'bfloat16'
     assert lax.cond(True, lambda: 1, lambda: np.zeros((), "int8")).dtype == np.int8
+
+
+XS, NARROW = np.arange(3.0), np.arange(3, dtype=np.float32)
+# Loops that begin with a number, whose steps call `note`, and how often these are traced.
+NUMBERS: dict[str, tuple[Callable[[Any, Callable[[], None]], Any], int]] = {
+    "scan": (lambda start, note: lax.scan(
+        lambda c, x: (note(), ((c[0] * 2.0 + x, c[1] + 1), c))[1], (start, 1), XS), 1),
+    "fori_loop": (lambda start, note: lax.fori_loop(0, 3, lambda i, c: (note(), c * XS[1] + fnp.sum(XS))[1], start), 1),
+    "while_loop": (lambda start, note: lax.while_loop(
+        lambda c: c[0] < 9.0, lambda c: (note(), (c[0] + fnp.sum(XS), c[1] * 0.5))[1], (start, start)), 1),
+    "stays weak": (lambda start, note: lax.fori_loop(0, 3, lambda i, c: (note(), c * 0.5)[1], start), 1),
+    "narrow": (lambda start, note: lax.scan(lambda c, x: (note(), (c + x, c))[1], start, NARROW), 2),
+    "narrow and wide": (lambda start, note: lax.scan(
+        lambda c, x: (note(), (x + fnp.sum(c * NARROW), c))[1], start, XS), 2),
+    "integer": (lambda start, note: lax.scan(
+        lambda c, x: (note(), ((x - c[1], c[1] + XS.astype(np.int64)[1]), c))[1], (start, 0), XS), 2),
+    "branch": (lambda start, note: lax.scan(
+        lambda c, x: (note(), (lax.cond(x > 1, lambda: c * x, lambda: c * 1.0), c))[1], start, XS), 2),
+}
+
+
+@pytest.mark.parametrize("start", [0.1, np.float64(0.1)], ids=["float", "float64"])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_step_that_begins_with_numbers_is_traced_again_only_for_other_operations(
+        name: str, start: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, times = NUMBERS[name]
+    calls: list[None] = []
+
+    def leaves(start: Any) -> list[Any]:
+        return fxgrad.tree.leaves(loop(start, lambda: calls.append(None)))
+
+    def derivative(start: Any) -> Any:
+        return fxgrad.jvp(leaves, (start,), (1.0,))
+    found = leaves(start)
+    assert len(calls) == times
+    tangents = derivative(start)
+    monkeypatch.setattr(bodies, "_of_strong_carry", lambda *_: None)  # then steps are traced until the types stay
+    for one, other in zip(found, leaves(start), strict=True):
+        assert aval_of(one) == aval_of(other)
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_equal(tangents, derivative(start))
 
 
 def test_closed_over_floats_are_inputs_of_the_program() -> None:

@@ -127,6 +127,16 @@ def bars(outcomes: Sequence[Outcome]) -> Grid:
                 ["workload", "fxgrad against", "verdict", "figure", "at most"], rows, left=3)
 
 
+def line(outcome: Outcome) -> str:
+    """The figures of one workload, as they are printed while others are still measured."""
+    if outcome.failure:
+        return f"failed {outcome.workload.name}: {outcome.failure}"
+    figures = [f"{peer} {duration(median)}" for peer, median in outcome.medians.items()]
+    judged = [f"{verdict.what} {digits(verdict.figure)} {verdict.unit}, {'met' if verdict.met else 'missed'}"
+              for verdict in outcome.verdicts]
+    return "; ".join([f"{outcome.workload.name}: {', '.join(figures)}", *judged])
+
+
 def show(console: Console, outcomes: Sequence[Outcome]) -> None:
     """Prints all tables, and what failed."""
     for grid in grids(outcomes):

@@ -8,12 +8,11 @@ Hessian matrices and graph coloring problems" (1984); Gebremedhin, Manne and Pot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-Indices = Any
-"""A NumPy array of integers."""
+from fxgrad.engine.analyses.index_sets import Indices, starts_of
 
 _BEYOND = 8
 """How many colors beyond the least are tried regularly before colors are chosen one by one."""
@@ -72,8 +71,7 @@ class Compression(NamedTuple):
 def transposed(starts: Indices, indices: Indices, width: int) -> tuple[Indices, Indices]:
     """Return the rows of each column: where each column begins, and the rows, sorted."""
     rows = np.repeat(np.arange(starts.size - 1), np.diff(starts))
-    order = np.argsort(indices, kind="stable")
-    return np.r_[0, np.cumsum(np.bincount(indices, minlength=width))], rows[order]
+    return starts_of(np.bincount(indices, minlength=width)), np.take(rows, np.argsort(indices, kind="stable"))
 
 
 def color_columns(starts: Indices, indices: Indices, width: int) -> Coloring:
@@ -92,8 +90,7 @@ def _color_with(most: int, starts: Indices, indices: Indices, width: int) -> Col
     """Color columns; None where no more than `most` colors were not found to suffice."""
     counts = np.diff(starts)
     least = int(counts.max()) if counts.size else 0
-    used = np.zeros(width, bool)
-    used[indices] = True
+    used = np.bincount(indices, minlength=width) > 0
     if least > most:
         return None
     if least <= 1:
@@ -262,7 +259,7 @@ def _regular_star(rows: Indices, indices: Indices, hubs: Indices, limit: int) ->
     size, own = hubs.size, int(np.count_nonzero(hubs))
     apart = ~(hubs[rows] | hubs[indices])
     counts = np.bincount(rows[apart], minlength=size)
-    least, starts, columns = int(counts.max(initial=0)), np.r_[0, np.cumsum(counts)], indices[apart]
+    least, starts, columns = int(counts.max(initial=0)), starts_of(counts), indices[apart]
     if not 0 < least <= _SMALL or own > _HUBS or own >= limit:
         return None
 
@@ -400,12 +397,12 @@ def compress(starts: Indices, indices: Indices, width: int, mode: str) -> Compre
 def _by_columns(starts: Indices, indices: Indices, width: int, height: int) -> Compression:
     rows = np.repeat(np.arange(height), np.diff(starts))
     colors = color_columns(starts, indices, width)
-    return Compression(colors, NOTHING, colors.colors[indices].astype(np.int64) * height + rows)
+    return Compression(colors, NOTHING, np.take(colors.colors.astype(np.int64) * height, indices) + rows)
 
 
 def _by_rows(starts: Indices, indices: Indices, colors: Coloring, height: int, width: int) -> Compression:
     rows = np.repeat(np.arange(height), np.diff(starts))
-    return Compression(NOTHING, colors, colors.colors[rows].astype(np.int64) * width + indices)
+    return Compression(NOTHING, colors, np.take(colors.colors.astype(np.int64) * width, rows) + indices)
 
 
 def _mixed(starts: Indices, indices: Indices, by_column: Indices, best: Compression | None) -> Compression | None:
@@ -432,10 +429,10 @@ def _split(rows: Indices, indices: Indices, is_reverse: Indices, height: int, wi
     """Return the compression that takes the marked entries by reverse passes and the others by forward passes."""
     places = np.empty(rows.size, np.int64)
     ahead = ~is_reverse
-    starts = np.r_[0, np.cumsum(np.bincount(rows[ahead], minlength=height))]
+    starts = starts_of(np.bincount(rows[ahead], minlength=height))
     columns = color_columns(starts, indices[ahead], width)
     places[ahead] = columns.colors[indices[ahead]].astype(np.int64) * height + rows[ahead]
-    back = np.r_[0, np.cumsum(np.bincount(rows[is_reverse], minlength=height))]
+    back = starts_of(np.bincount(rows[is_reverse], minlength=height))
     of_column, members = transposed(back, indices[is_reverse], width)
     colored = color_columns(of_column, members, height)
     places[is_reverse] = (columns.number * height + colored.colors[rows[is_reverse]].astype(np.int64) * width

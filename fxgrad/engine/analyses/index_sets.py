@@ -261,7 +261,7 @@ class Dependence:
             else:
                 counts = keeps.sum(1)
                 if not rest:
-                    return np.r_[0, np.cumsum(counts)], table[keeps]
+                    return starts_of(counts), table[keeps]
             matrix = _sum([_matrix_of_counts(counts, table[keeps], self.width), *rest])
         matrix.sort_indices()
         return matrix.indptr, matrix.indices
@@ -417,34 +417,44 @@ def _bands(size: int, terms: Sequence[Indices]) -> tuple[Indices, Indices] | Non
     if not size or not terms or any(term.shape[-1] != 1 for term in terms):
         return None
     own = np.arange(size, dtype=np.int32)
+    moved: dict[int, Indices] = {}  # by distance, the element at it
     found: dict[int, Indices] = {}  # by distance, the elements that have an index; None for all
     middle = size // 2
     for term in terms:
         flat = term.reshape(size)
         place = middle if flat[middle] >= 0 else int(flat.argmax())
         offset = int(flat[place]) - place
-        present = flat == own + np.int32(offset)
-        if offset >= 0 and np.count_nonzero(present) == size:
+        if offset not in moved:
+            moved[offset] = own + np.int32(offset)
+        present = flat == moved[offset]
+        present[:max(-offset, 0)] = False  # there is none
+        count = np.count_nonzero(present)
+        if count == size:
             found[offset] = None
-            continue
-        if np.count_nonzero(present | (flat < 0)) != size:
+        elif count + np.count_nonzero(flat < 0) != size:
             return None
-        present &= flat >= 0
-        if offset not in found:
+        elif offset not in found:
             found[offset] = present
         elif found[offset] is not None:
             found[offset] |= present
     offsets = sorted(found)
-    table = own[:, None] + np.array(offsets, np.int32)
+    table = np.stack([moved[offset] for offset in offsets], 1)
     if all(present is None for present in found.values()):
         return np.arange(0, table.size + 1, len(offsets)), table.reshape(-1)
     keeps = np.ones(table.shape, bool)
-    counts = np.zeros(size + 1, np.int64)
+    counts = np.zeros(size, np.int64)
     for place, offset in enumerate(offsets):
         if found[offset] is not None:
             keeps[:, place] = found[offset]
-        counts[1:] += keeps[:, place]
-    return np.cumsum(counts), table[keeps]
+        counts += keeps[:, place]
+    return starts_of(counts), table[keeps]
+
+
+def starts_of(counts: Indices) -> Indices:
+    """Return where each row begins, and the last one ends, given the number of entries of each."""
+    starts = np.zeros(counts.size + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
 
 
 def _filled(size: int, places: Indices, values: Indices) -> Indices:
@@ -467,7 +477,7 @@ def _matrix_of_rows(rows: Indices, table: Indices, size: int, width: int) -> Any
 
 
 def _matrix_of_counts(counts: Indices, columns: Indices, width: int) -> Any:
-    return scipy_sparse().csr_array((np.ones(columns.size, bool), columns, np.r_[0, np.cumsum(counts)]),
+    return scipy_sparse().csr_array((np.ones(columns.size, bool), columns, starts_of(counts)),
                             shape=(counts.size, width))
 
 

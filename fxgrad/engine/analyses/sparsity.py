@@ -12,6 +12,7 @@ from fxgrad.engine.analyses import sparsity_products as sparsity_products  # noq
 from fxgrad.engine.analyses.sparsity_moves import sparsity_rules
 from fxgrad.engine.analyses.sparsity_values import Value, Walk
 from fxgrad.engine.core.program import Program
+from fxgrad.engine.derivation.simplify import with_outputs
 
 
 def dependences(program: Program, inputs: Sequence[Value], width: int) -> tuple[list[Value], Walk]:
@@ -24,6 +25,8 @@ def dependences(program: Program, inputs: Sequence[Value], width: int) -> tuple[
     return walk.run(program, inputs), walk
 
 
-def known_values(program: Program, inputs: Sequence[Value]) -> list[Value]:
-    """Return what is known of the outputs of a program: values that follow from known inputs alone, zeros, or None."""
-    return Walk(0, sparsity_rules.of).run(program, inputs)
+def known_values(program: Program, inputs: Sequence[Value], first: int) -> list[Value]:
+    """Return what is known of the outputs of a program from `first` on: values that follow from known inputs alone,
+    zeros, or None.
+    """
+    return Walk(0, sparsity_rules.of).run(with_outputs(program, program.outputs[first:]), inputs)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.api.factored_indexing import gathered, scattered, sliced_at, solved, updated_at
+from fxgrad.engine.api.factored_loops import scanned
 from fxgrad.engine.api.factored_values import (
     DIVISIONS,
     Factor,
@@ -26,15 +28,19 @@ from fxgrad.engine.api.factored_values import (
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation
+from fxgrad.engine.higher_order.scan import scan_p
 from fxgrad.engine.ops import arithmetic, products, structural
 from fxgrad.engine.ops.convolution import conv_general_dilated_p, convolve, geometry_of
 from fxgrad.engine.ops.cumulative import cumsum, cumsum_p
+from fxgrad.engine.ops.dynamic import dynamic_slice_p, dynamic_update_slice_p
+from fxgrad.engine.ops.indexing import gather_p, scatter_add_p, scatter_p, scatter_sub_p
 from fxgrad.engine.ops.joining import concatenate, concatenate_p, split_p, stack, stack_p, unstack_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.select import select_n_p
 from fxgrad.engine.ops.shaping import broadcast_in_dim_p, pad_p, rev, rev_p, slice_in_dim, slice_p, tile_p
 from fxgrad.engine.ops.strong import strong_div_p, strong_dot_general_p, strong_mul_p
 from fxgrad.engine.ops.structural import broadcast_to, convert, reshape, transpose, zeros
+from fxgrad.engine.ops.triangular import lu_solve_p, triangular_solve_p
 from fxgrad.engine.tracing.tape import aval_of, bind
 
 
@@ -366,4 +372,7 @@ RULES: dict[Primitive, Rule] = {
     structural.reduce_sum_p: _reduced, select_n_p: _selected,
     slice_p: _cut, rev_p: _reversed, pad_p: _padded, cumsum_p: _accumulated,
     **dict.fromkeys((split_p, unstack_p), _parts), **dict.fromkeys((concatenate_p, stack_p), _joined),
-    tile_p: _tiled, broadcast_in_dim_p: _in_dim, conv_general_dilated_p: _convolved}
+    tile_p: _tiled, broadcast_in_dim_p: _in_dim, conv_general_dilated_p: _convolved,
+    scan_p: scanned, gather_p: gathered, dynamic_slice_p: sliced_at, dynamic_update_slice_p: updated_at,
+    **dict.fromkeys((scatter_p, scatter_add_p, scatter_sub_p), scattered),
+    **dict.fromkeys((lu_solve_p, triangular_solve_p), solved)}

@@ -80,8 +80,8 @@ class Factored:
         """All columns, stacked along the last axis, if an operation took them."""
 
 
-Rule = Callable[["Push", Equation, list[Any]], "list[Factored] | None"]
-"""(walk, equation, operands) -> factored results; None where there is none."""
+Rule = Callable[["Push", Equation, list[Any]], "Sequence[Any] | None"]
+"""(walk, equation, operands) -> results, factored or known; None where there is none."""
 
 
 class Push(Batch):
@@ -110,9 +110,9 @@ class Push(Batch):
             results = None if rule is None or any(type(value) is Batched and value.axis is not None for value in inputs
                                                   ) else rule(self, equation, inputs)
             if results is not None:
-                results = [result if self._most(result) <= _TERMS else self.gathered(
+                results = [result if not self._has_many_terms(result) else self.gathered(
                     result.aval, result.terms, at_any_size=True) for result in results]
-                if all(self._most(result) <= _TERMS for result in results):
+                if not any(map(self._has_many_terms, results)):
                     return results
             inputs = [self._dense(value) if type(value) is Factored else value for value in inputs]
         return super().equation(equation, inputs)
@@ -276,9 +276,10 @@ class Push(Batch):
 
     # Terms.
 
-    def _most(self, value: Factored) -> int:
-        """Return how many terms an input has, at most."""
-        return max(Counter(term.source for term in value.terms).values(), default=0)
+    def _has_many_terms(self, value: Any) -> bool:
+        """Return whether a value has more terms in one of the inputs than are kept apart."""
+        return type(value) is Factored and max(
+            Counter(term.source for term in value.terms).values(), default=0) > _TERMS
 
     def gathered(self, aval: Aval, terms: Sequence[Term], at_any_size: bool = False) -> Factored:
         """Return the sum of terms; those with the same deltas are added, if their sum is no larger than a factor."""

@@ -22,7 +22,7 @@ from fxgrad.engine.api.arguments import (
 from fxgrad.engine.api.forward import jvp_of
 from fxgrad.engine.api.inner_arguments import with_respect_to
 from fxgrad.engine.api.jacobian_passes import Passes
-from fxgrad.engine.api.reverse import grad, trace_differentiated
+from fxgrad.engine.api.reverse import Differentiation, grad, trace_differentiated
 from fxgrad.engine.api.sparse_derivatives import sparse_values
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.derivation.derive import Derived, derive
@@ -155,8 +155,8 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
         return by_names("hessian", hessian, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
                         chunk_size=chunk_size, sparse=sparse)
     if not _is_dense(sparse):
-        return _jacobian_of("hessian", grad(fun, argnums, has_aux), argnums, has_aux, holomorphic, chunk_size, "auto",
-                            with_value=False, sparse=sparse, of=fun)
+        return _jacobian_of("hessian", grad(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic,
+                            chunk_size, "auto", with_value=False, sparse=sparse, of=fun)
     first = jacrev(fun, argnums, has_aux, holomorphic, chunk_size=chunk_size)
     second = jacfwd(first, argnums, has_aux, holomorphic, chunk_size)
     return transformation("hessian", fun, argnums)(second)
@@ -224,6 +224,7 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(at_user_line(f'{what}: mode={mode!r}; it must be "auto", "forward" or "reverse"'))
     check_chunk_size(what, chunk_size)
+    gradient = None if of is None or has_aux or holomorphic else Differentiation("grad", of, argnums)
 
     @transformation(what, of or fun, argnums)
     @hide_frames
@@ -231,7 +232,10 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
         selected = select_arguments(what, fun, argnums, args)
         avals = leaf_avals(what, selected)
         check_differentiable(what, selected, avals, holomorphic=holomorphic, allow_int=allow_int)
-        traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
+        aux = None
+        traced = None if gradient is None else gradient.trace(selected, avals, args, kwargs)
+        if traced is None:
+            traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
         main = traced.out_tree.num_leaves
         _check_outputs(what, of or fun, avals, traced.program.out_avals[:main], holomorphic)
         moving = [has_tangent(aval) for aval in avals]

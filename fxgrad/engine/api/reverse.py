@@ -34,7 +34,7 @@ from fxgrad.engine.core import backends
 from fxgrad.engine.core.arrays import as_numpy
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.program_properties import calls_user_code
+from fxgrad.engine.core.program_properties import calls_user_code, memoize
 from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.derivation.guards import memoize_guarded
 from fxgrad.engine.executors import direct
@@ -113,7 +113,7 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     if argnames is not None:
         return by_names("grad", grad, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
                         allow_int=allow_int, memory_budget=memory_budget)
-    differentiation = _Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget)
+    differentiation = Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget)
     differentiate, replays = differentiation.differentiate, differentiation.replays
 
     @transformation("grad", fun, argnums)
@@ -151,7 +151,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool 
     if argnames is not None:
         return by_names("value_and_grad", value_and_grad, fun, argnames, argnums, has_aux=has_aux,
                         holomorphic=holomorphic, allow_int=allow_int, memory_budget=memory_budget)
-    differentiation = _Differentiation("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget)
+    differentiation = Differentiation("value_and_grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget)
     differentiate, replays = differentiation.differentiate, differentiation.replays
 
     @transformation("value_and_grad", fun, argnums)
@@ -181,7 +181,7 @@ def _same_bits(one: Any, other: Any) -> bool:
         np.where(nans, 0, one).tobytes() == np.where(nans, 0, other).tobytes())
 
 
-class _Differentiation:
+class Differentiation:
     """`grad` or `value_and_grad` (`what`) of one function."""
 
     __slots__ = ("_allow_int", "_argnums", "_beginnings", "_budget", "_fun", "_has_aux", "_holomorphic",
@@ -190,8 +190,8 @@ class _Differentiation:
     replays: list[Callable[[tuple[Any, ...], dict[str, Any]], Any]]
     """Functions for calls that need not run the user's function, the last one made first; each may return `MISS`."""
 
-    def __init__(self, what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
-                 allow_int: bool, memory_budget: Budget) -> None:
+    def __init__(self, what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool = False,
+                 holomorphic: bool = False, allow_int: bool = False, memory_budget: Budget = None) -> None:
         self._budget = None if memory_budget is None else parse_bytes(f"{what}: memory_budget", memory_budget)
         # To differentiate a safe function, record the function itself: no call within a call.
         self._safe = _safe_info(fun)
@@ -250,6 +250,37 @@ class _Differentiation:
                 tape.cache_put(place, found)
         inputs = [*plain_outside(tape.captured), *selected.leaves, *(plain_outside(forced) if forced else ())]
         return self._run(found, inputs, len(leaves), avals, selected, aux)
+
+    def trace(self, selected: Selected, avals: Sequence[Aval], args: tuple[Any, ...], kwargs: dict[str, Any],
+              ) -> TracedCall | None:
+        """Return the trace of a gradient: the program that is kept with that of the function.
+
+        None where a recording of the gradient would be another program: within other traces, which may be displayed,
+        and for functions of integers or with options.
+        """
+        what, fun = self._what, self._fun
+        if current.get() is not None or not self._is_plain or before_derivatives.get() is not None or not all(
+                map(has_tangent, avals)):
+            return None
+        run = begin_run(fun, selected.positions, selected.structure, avals, args, kwargs, self._of_method)
+        if run is not None and run.traced is not None:
+            call = run.traced
+        else:
+            tape = self._tape(selected, avals)
+            leaves, out_tree, _ = _record_differentiated(tape, what, fun, False, args, kwargs, selected)
+            if run is not None:
+                run.end(tape, leaves, out_tree)
+            call = _finish_differentiated(tape, leaves, out_tree)
+        found, forced = self._derive_joint(call, avals)
+        program, captured = found.program, [*found.captured, *call.captured]
+        if forced:
+            return trace_flat(lambda *tracers: selected.rebuild(apply_program(
+                program, [*captured, *tracers, *forced])), avals, what, fun)
+        structure = LEAF if selected.single and selected.structure is ONE_LEAF else tree.structure(
+            selected.rebuild(selected.leaves))
+        if program.captured != len(captured):
+            program = memoize(program, "trace of the gradient", lambda: program.replace(captured=len(captured)))
+        return TracedCall(program, captured, structure)
 
     def _replay_run(self, run: Run, avals: Sequence[Aval], selected: Selected) -> tuple[Any, Any, Any]:
         """Return the results of a call that is not run; later calls of its kind need fewer steps."""

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from fxgrad.engine.analyses.coloring import Coloring, Compression
-from fxgrad.engine.analyses.index_sets import Dependence, identity
+from fxgrad.engine.analyses.index_sets import Dependence, identity, starts_of
 from fxgrad.engine.analyses.index_sets import joined as join_dependences
 from fxgrad.engine.analyses.sparsity import dependences, known_values
 from fxgrad.engine.analyses.sparsity_values import Walk
@@ -26,7 +26,7 @@ from fxgrad.engine.api.arguments import (
 from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.factored_jacobians import can_factor, push_identity
 from fxgrad.engine.api.jacobian_passes import Passes, pullback_program
-from fxgrad.engine.api.reverse import grad, trace_differentiated
+from fxgrad.engine.api.reverse import Differentiation, grad, trace_differentiated
 from fxgrad.engine.api.sparse_patterns import Pattern, lines_of, pattern_of_matrix
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
@@ -80,9 +80,9 @@ def find_pattern(traced: TracedCall, main: int, moving: Sequence[bool]) -> Found
         if marks == (wrt, main) and all(map(_is_same, values, captured)):
             return found
     explicit = [None] * (len(program.inputs) - program.captured)
-    values = known_values(derived.program, [*captured, *explicit])
     half: Linearized = derived.extra
-    residuals = values[len(values) - half.linear.captured:] if half.linear.captured else []
+    first = len(derived.program.outputs) - half.linear.captured
+    residuals = known_values(derived.program, [*captured, *explicit], first)
     found = _analyze(traced, main, half, residuals)
     found = found._replace(pattern=kept.unique(program, found.pattern))
     del kept.found[:1 - _PATTERNS]
@@ -291,19 +291,23 @@ def sparsity(fun: Callable[..., Any], argnums: Argnums = 0, *, argnames: Argname
     if argnames is not None:
         return by_names("sparsity", sparsity, fun, argnames, argnums)
 
-    def of_call(what: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pattern:
-        selected = select_arguments(what, function, argnums, args)
-        avals = leaf_avals(what, selected)
-        check_differentiable(what, selected, avals)
-        traced, _ = trace_differentiated(what, function, False, args, kwargs, selected, avals)
+    gradient = Differentiation("grad", fun, argnums)
+
+    def of_call(is_second: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pattern:
+        selected = select_arguments("sparsity", fun, argnums, args)
+        avals = leaf_avals("sparsity", selected)
+        check_differentiable("sparsity", selected, avals)
+        traced = gradient.trace(selected, avals, args, kwargs) if is_second else None
+        if traced is None:
+            traced, _ = trace_differentiated("sparsity", grad(fun, argnums) if is_second else fun, False, args, kwargs,
+                                             selected, avals)
         found = find_pattern(traced, traced.out_tree.num_leaves, [has_tangent(aval) for aval in avals])
-        return found.pattern if function is fun else _symmetric(traced, found.pattern)
+        return _symmetric(traced, found.pattern) if is_second else found.pattern
 
     @transformation("sparsity", fun, argnums)
     @hide_frames
     def find(*args: Any, **kwargs: Any) -> Sparsity:
-        return Sparsity(lambda: of_call("sparsity", fun, args, kwargs),
-                        lambda: of_call("sparsity", grad(fun, argnums), args, kwargs))
+        return Sparsity(lambda: of_call(False, args, kwargs), lambda: of_call(True, args, kwargs))
     return find
 
 
@@ -378,7 +382,7 @@ def _blocks_of(pattern: Pattern, heights: Sequence[int], widths: Sequence[int]) 
         for width in widths:
             entries = np.flatnonzero((rows >= above) & (rows < above + height)
                                      & (columns >= left) & (columns < left + width))
-            starts = np.r_[0, np.cumsum(np.bincount(rows[entries] - above, minlength=height))]
+            starts = starts_of(np.bincount(rows[entries] - above, minlength=height))
             blocks.append(Block((height, width), starts, columns[entries] - np.int32(left), entries))
             left += width
         above += height

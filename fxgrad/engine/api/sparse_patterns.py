@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fxgrad.engine.analyses.coloring import Compression, compress, compress_symmetric, transposed
+from fxgrad.engine.analyses.index_sets import starts_of
 from fxgrad.engine.analyses.sparsity_values import Blame
 
 _SHOWN = 24
@@ -82,15 +83,16 @@ class Pattern:
 
     def symmetric(self) -> Pattern:
         """Return the places that are entries on both sides of the diagonal: all, if the matrix is symmetric."""
-        other = self.transpose()
-        if np.array_equal(other.starts, self.starts) and np.array_equal(other.indices, self.indices):
+        starts, indices = transposed(self.starts, self.indices, self.shape[1])
+        if np.array_equal(starts, self.starts) and np.array_equal(indices, self.indices):
             starts, indices = self.starts, self.indices
         else:
+            other = Pattern(self.shape, starts, indices)
             size = self.shape[1]
             both = np.intersect1d(self.rows.astype(np.int64) * size + self.indices,
                                   other.rows.astype(np.int64) * size + other.indices, assume_unique=True)
             rows, indices = np.divmod(both, size)
-            starts = np.r_[0, np.cumsum(np.bincount(rows, minlength=size))]
+            starts = starts_of(np.bincount(rows, minlength=size))
             indices = indices.astype(np.int32)
         return Pattern(self.shape, starts, indices, self.dense_lines, is_symmetric=True)
 

@@ -73,6 +73,11 @@ def remove_dead_code(program: Program) -> Program:
     return _of_live(program, live_equations(program), program.outputs)
 
 
+def with_outputs(program: Program, outputs: Sequence[Atom]) -> Program:
+    """Return the program with other outputs, variables of it, and without the equations that these do not need."""
+    return _of_live(program, _live(program.equations, outputs), outputs)
+
+
 def _of_live(program: Program, live: list[Equation], outputs: Sequence[Atom]) -> Program:
     """Return the program with other outputs and equations, all of them `live`."""
     replaced = program.replace(equations=live, outputs=outputs)

@@ -38,17 +38,20 @@ from fxgrad.errors import ShapeError
 # --- parameters ---------------------------------------------------------------------------------------------------
 
 
-def _gather_windows(params: dict[str, Any]) -> Windows:
+def gather_windows(params: dict[str, Any]) -> Windows:
+    """Return the windows of a gather with these parameters."""
     return Windows(*(params[field] for field in Windows._fields))
 
 
-def _scatter_windows(params: dict[str, Any]) -> Windows:
+def scatter_windows(params: dict[str, Any]) -> Windows:
+    """Return the windows of a scatter with these parameters."""
     return Windows(params["update_window_dims"], params["inserted_window_dims"],
                    params["scatter_dims_to_operand_dims"], params["operand_batching_dims"],
                    params["scatter_indices_batching_dims"])
 
 
-def _as_scatter(windows: Windows, mode: str, promises: Sequence[str]) -> dict[str, Any]:
+def as_scatter(windows: Windows, mode: str, promises: Sequence[str]) -> dict[str, Any]:
+    """Return the parameters of a scatter to these windows."""
     return {"update_window_dims": windows.offset_dims, "inserted_window_dims": windows.collapsed_slice_dims,
             "scatter_dims_to_operand_dims": windows.start_index_map,
             "operand_batching_dims": windows.operand_batching_dims,
@@ -105,7 +108,7 @@ def _from_front(lax: Any, indices: Any, sizes: Any) -> Any:
 
 def _gather_abstract(x: Aval, indices: Aval, *, slice_sizes: Shape, mode: str, fill_value: Any,
                      promises: tuple[str, ...], **dimensions: Axes) -> list[Aval]:
-    windows = _gather_windows(dimensions)
+    windows = gather_windows(dimensions)
     check_mode("gather", mode, promises)
     check_windows("gather", x, indices, windows, slice_sizes)
     return [x.update(shape=windows.result_shape(slice_sizes, indices.shape[:-1]))]
@@ -113,7 +116,7 @@ def _gather_abstract(x: Aval, indices: Aval, *, slice_sizes: Shape, mode: str, f
 
 def _gather_xla(lax: Any, x: Any, indices: Any, *, slice_sizes: Shape, mode: str, fill_value: Any,
                 promises: tuple[str, ...], **dimensions: Axes) -> list[Any]:
-    windows = _gather_windows(dimensions)
+    windows = gather_windows(dimensions)
     shape = windows.result_shape(slice_sizes, indices.shape[:-1])
     if 0 in shape:  # XLA rejects windows larger than an axis of size 0, though there are none of them
         return [lax.full(shape, 0, x.dtype)]
@@ -136,14 +139,14 @@ def _gather_jvp(primals: list[Any], tangents: list[Any], **params: Any) -> tuple
 def _gather_transpose(cotangents: list[Any], inputs: list[Any], *, slice_sizes: Shape, mode: str, fill_value: Any,
                       promises: tuple[str, ...], **dimensions: Axes) -> list[Any]:
     x, indices = inputs
-    params = _as_scatter(_gather_windows(dimensions), mode, promises)
+    params = as_scatter(gather_windows(dimensions), mode, promises)
     return [bind(scatter_add_p, zeros(x.aval), indices, cotangents[0], **params)[0], None]
 
 
 def _gather_batch(size: int, values: list[Any], axes: list[int | None], *, slice_sizes: Shape,
                   **params: Any) -> tuple[list[Any], list[int]]:
     (x, indices), (at, indices_at) = values, axes
-    windows = _batch_windows(_gather_windows(params), at is not None, indices_at is not None)
+    windows = _batch_windows(gather_windows(params), at is not None, indices_at is not None)
     sizes = slice_sizes
     if at is not None:
         x = move_axis(x, at, 0)
@@ -196,7 +199,7 @@ def _scatter_abstract(name: str, accepts: str) -> Rule:
         check_mode(name, mode, promises)
         check_kind(name, accepts, x)
         check_same_dtype(name, x, updates)
-        windows = _scatter_windows(dimensions)
+        windows = scatter_windows(dimensions)
         expected = len(windows.offset_dims) + indices.ndim - 1
         if updates.ndim != expected or len(windows.offset_dims) != len(windows.window_axes(x.ndim)):
             raise ShapeError(f"{name}: updates of shape {updates.shape}; {expected} axes are needed, of which "
@@ -219,13 +222,13 @@ def _scatter(name: str, combine: np.ufunc | None, accepts: str, jvp: Rule, trans
     def kernel(x: Any, indices: Any, updates: Any, *, mode: str, promises: tuple[str, ...], **params: Any) -> Any:
         if accepts == "numeric" and x.dtype.kind == "b":
             raise TypeError("the abstract rule says why")
-        return scatter_numpy(combine, x, indices, updates, _scatter_windows(params), mode, promises)
+        return scatter_numpy(combine, x, indices, updates, scatter_windows(params), mode, promises)
 
     def xla(lax: Any, x: Any, indices: Any, updates: Any, *, mode: str, promises: tuple[str, ...],
             **params: Any) -> list[Any]:
         if 0 in updates.shape:
             return [x]
-        windows = _scatter_windows(params)
+        windows = scatter_windows(params)
         numbers = lax.ScatterDimensionNumbers(
             windows.offset_dims, windows.collapsed_slice_dims, windows.start_index_map,
             windows.operand_batching_dims, windows.start_indices_batching_dims)
@@ -238,8 +241,8 @@ def _scatter(name: str, combine: np.ufunc | None, accepts: str, jvp: Rule, trans
         for place in (0, 2):
             if axes[place] is None:
                 moved[place] = broadcast_to(moved[place], (size, *aval_of(moved[place]).shape))
-        windows = _batch_windows(_scatter_windows(params), True, axes[1] is not None)
-        return bind(primitive, *moved, **_as_scatter(windows, params["mode"], params["promises"])), [0]
+        windows = _batch_windows(scatter_windows(params), True, axes[1] is not None)
+        return bind(primitive, *moved, **as_scatter(windows, params["mode"], params["promises"])), [0]
 
     primitive = register(Primitive(
         name=name, abstract=_scatter_abstract(name, accepts), numpy=ArrayKernel(kernel), xla=xla,
@@ -249,7 +252,7 @@ def _scatter(name: str, combine: np.ufunc | None, accepts: str, jvp: Rule, trans
 
 def _take_at_updates(array: Any, indices: Any, updates: Aval, params: dict[str, Any]) -> Any:
     """Return the elements of `array` at the targets of the updates; 0 for updates without a target."""
-    windows = _scatter_windows(params)
+    windows = scatter_windows(params)
     return gather(array, indices, windows, windows.slice_sizes(aval_of(array).ndim, updates.shape), params["mode"], 0,
                   params["promises"])
 
@@ -379,7 +382,7 @@ def scatter(x: Any, indices: Any, updates: Any, windows: Windows, *, combine: st
 
     `combine` is one of `"set"`, `"add"`, `"sub"`, `"mul"`, `"min"`, `"max"`; the other arguments are those of `gather`.
     """
-    return bind(_COMBINATIONS[combine], x, indices, updates, **_as_scatter(windows, mode, promises))[0]
+    return bind(_COMBINATIONS[combine], x, indices, updates, **as_scatter(windows, mode, promises))[0]
 
 
 _COMBINATIONS = {"set": scatter_p, "add": scatter_add_p, "sub": scatter_sub_p, "mul": scatter_mul_p,

@@ -25,7 +25,9 @@ __all__ = ["Bias", "KroneckerFactors", "Placement", "kfac_factors"]
 class Placement(NamedTuple):
     """The kind of the layer of a parameter, and the axes that belong to blocks, inputs and outputs.
 
-    With `groups` above 1, the one axis of `blocks` has the groups of a convolution and, within them, its outputs.
+    With `groups` above 1, the one axis of `blocks` has the groups of a convolution and, within them, its outputs. The
+    axes are those of `shape`; a parameter whose parts along an axis are used as layers of their own has another,
+    `whole`, and is reshaped to it.
     """
 
     kind: str
@@ -34,6 +36,7 @@ class Placement(NamedTuple):
     ins: tuple[int, ...]
     outs: tuple[int, ...]
     groups: int = 1
+    whole: tuple[int, ...] | None = None
 
 
 class Bias(NamedTuple):
@@ -122,12 +125,12 @@ class KroneckerFactors:
         return fnp.concatenate([parted, fnp.reshape(bias, (parted.shape[0], 1, parted.shape[2]))], axis=1)
 
     def _parted_weights(self, what: str, value: Any) -> Any:
-        _, shape, blocks, ins, outs, groups = self.placement
-        if fnp.shape(value) != shape:
+        _, shape, blocks, ins, outs, groups, whole = self.placement
+        if fnp.shape(value) != (whole or shape):
             raise ShapeError(at_user_line(
-                f"KroneckerFactors.{what}: the parameter has the shape {shape}, and the value {fnp.shape(value)}; "
-                "they must be the same"))
-        ordered = fnp.transpose(value, (*blocks, *ins, *outs))
+                f"KroneckerFactors.{what}: the parameter has the shape {whole or shape}, and the value "
+                f"{fnp.shape(value)}; they must be the same"))
+        ordered = fnp.transpose(fnp.reshape(value, shape), (*blocks, *ins, *outs))
         if groups > 1:
             size = prod(shape[axis] for axis in ins)
             return fnp.swapaxes(fnp.reshape(ordered, (groups, shape[blocks[0]] // groups, size)), 1, 2)
@@ -140,10 +143,11 @@ class KroneckerFactors:
         return self._whole_weights(parted[:, :-1]), fnp.reshape(parted[:, -1], self.bias.shape)
 
     def _whole_weights(self, parted: Any) -> Any:
-        _, shape, blocks, ins, outs, groups = self.placement
+        _, shape, blocks, ins, outs, groups, whole = self.placement
         axes = (*blocks, *ins, *outs)
         ordered = fnp.reshape(fnp.swapaxes(parted, 1, 2) if groups > 1 else parted, tuple(shape[axis] for axis in axes))
-        return fnp.transpose(ordered, tuple(axes.index(axis) for axis in range(len(shape))))
+        found = fnp.transpose(ordered, tuple(axes.index(axis) for axis in range(len(shape))))
+        return found if whole is None else fnp.reshape(found, whole)
 
 
 def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_biases: bool = False,
@@ -168,7 +172,8 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_bia
     positions that read each entry; for "reduce" the diagonal alone is kept. The steps of a loop that share a parameter
     are positions; entries of a stack of layers that a loop goes through are blocks of one parameter. A of a layer in a
     branch is the mean over the positions that ran it; G is the mean over all examples. The steps of a `while_loop` are
-    positions too; joint biases there stay blocks of their own.
+    positions too; joint biases there stay blocks of their own. Parts of equal size that are all of a parameter, such as
+    `w[0]` and `w[1]` or the halves of `split(w, 2)`, are blocks; parameters used in other parts have None.
 
     Raises `ArgumentError` for another word, and the errors of `per_example_norms`. The formulas are those of Martens
     and Grosse (arXiv:1503.05671), Grosse and Martens (arXiv:1602.01407) for convolutions, and Eschenhagen, Immer,
@@ -283,7 +288,7 @@ def _bias_of(traced: TracedLoss, number: int) -> int | None:
     if use.is_open:
         return None
     if use.layer.kind not in ("dense", "convolution") or use.layer.blocks or _reads_parts(use) or (
-            [*sorted_axes(use)[1]] != [*range(len(use.layer.outs))]):
+            [*sorted_axes(use)[1]] != [*range(len(use.layer.outs))]) or use.flipped:
         return None
     result, = use.equation.outputs
 
@@ -295,6 +300,7 @@ def _bias_of(traced: TracedLoss, number: int) -> int | None:
             if (bias.equation.primitive is primitives.add and bias.equation.inputs[1 - bias.place] is result
                     and bias.equation.outputs[0].aval.shape == result.aval.shape
                     and (_is_reshaped(bias) or not _reads_parts(bias)) and bias.entered == use.entered
+                    and not bias.flipped
                     and [*bias.axes] == sorted(bias.axes) and at_outs(bias.layer) == at_outs(use.layer)):
                 return other
     return None
@@ -335,12 +341,13 @@ def _rows_of_parameter(aval: Aval, given: Sequence[tuple[Use, Any, Any]]) -> tup
 
 def _number_of_entry(part: list[tuple[Use, Any, Any]]) -> int:
     steps = part[0][0].steps
-    return steps[0][1][2] if steps and steps[0][1][0] == "entry" else 0
+    return steps[0][1][2] if steps and steps[0][1][0] in ("entry", "part") else 0
 
 
 def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
     """Return the axes of a parameter that is used as one layer, or as layers in its entries."""
-    if not found.uses or (_is_open(found) and any(use.entered for use in found.uses)):
+    if not found.uses or (_is_open(found) and any(
+            use.entered or any(step[0] in ("entry", "part") for _, step in use.steps) for use in found.uses)):
         return None
     first = found.uses[0]
     layer, steps = first.layer, first.steps
@@ -359,6 +366,8 @@ def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
     if _is_reshaped(first) and not layer.is_lookup:
         return _before_reshape(placement, aval.shape)
     kinds = [step[0] for _, step in steps]
+    if kinds[0] == "part":
+        return _of_parts(placement, aval.shape, found.uses)
     if kinds == ["entry"] and not layer.is_lookup:
         (axes, (_, axis, _)), = steps
         placement = _stacked(placement, axis, len(parts_of(found.uses)))
@@ -368,6 +377,24 @@ def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
             placement = _stacked(placement, 0, first.lengths[number])
         is_whole = not _reads_parts(first)
     return placement if is_whole and placement.shape == aval.shape else None
+
+
+def _of_parts(placement: Placement, shape: tuple[int, ...], uses: Sequence[Use]) -> Placement | None:
+    """Return the placement of a parameter whose parts along one axis are layers; None unless equal parts are all of it.
+
+    Parts of size 1 may lack the axis, as `w[0]` does.
+    """
+    (axes, (_, axis, *first)), *others = uses[0].steps
+    size = first[1] - first[0]
+    cuts = {tuple(use.steps[0][1][2:]) for use in uses}
+    if axes != tuple(range(len(shape))) or size < 1 or cuts != {
+            (start, start + size, 1) for start in range(0, shape[axis], size)}:
+        return None
+    stacked = _stacked(placement, axis, len(cuts))
+    if not others:
+        return stacked._replace(whole=shape) if placement.kind != "lookup" else None
+    is_entry = others == [(axes, ("reshape", (*shape[:axis], *shape[axis + 1:])))] and size == 1
+    return stacked if is_entry and placement.kind != "lookup" else None
 
 
 def _before_reshape(placement: Placement, shape: tuple[int, ...]) -> Placement | None:

@@ -165,9 +165,10 @@ def term_of_use(use: Use, operands: Sequence[Any], cotangent: Any, aval: Aval) -
         found: Sequence[Any] = layer.factors(operands, cotangent)
     else:
         found = _rows_of_steps(vmap(layer.factors)(operands, cotangent))
-    factors = [factor if layer.is_lookup and place == 0 else wide(_in_order(factor, axes, order, shape), aval.dtype)
-               for place, (factor, axes, order) in enumerate(zip(
-                   found, (layer.ins, layer.outs), sorted_axes(use), strict=True))]
+    factors = [_forward_positions(use, factor, shape) if layer.is_lookup and place == 0 else wide(
+        _in_order(use, factor, axes, order, shape), aval.dtype)
+        for place, (factor, axes, order) in enumerate(zip(
+            found, (layer.ins, layer.outs), sorted_axes(use), strict=True))]
     swapped = is_swapped(use)
     hot = (1 if swapped else 0) if layer.is_lookup else None
     return Term((factors[1], factors[0]) if swapped else (factors[0], factors[1]), hot, ran)
@@ -185,12 +186,30 @@ def _rows_of_steps(factors: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _in_order(factor: Any, axes: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Any:
-    """Return a factor, the last axis of which stands for several axes, with these in another order."""
-    if [*order] == sorted(order):
+def _in_order(use: Use, factor: Any, axes: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Any:
+    """Return a factor, the last axis of which stands for several axes, with these in another order, none backward.
+
+    The first axis stands for those of blocks.
+    """
+    blocks = use.layer.blocks if use.layer.groups == 1 else ()
+    flipped = [(*blocks, None, *axes).index(axis) for axis in (*blocks, *axes) if use.axes[axis] in use.flipped]
+    if [*order] == sorted(order) and not flipped:
         return factor
-    parted = fnp.reshape(factor, (*factor.shape[:2], *(shape[axis] for axis in axes)))
-    return fnp.reshape(fnp.transpose(parted, (0, 1, *(2 + number for number in order))), factor.shape)
+    parted = fnp.reshape(factor, (*((shape[axis] for axis in blocks) if blocks else factor.shape[:1]), factor.shape[1],
+                                  *(shape[axis] for axis in axes)))
+    first = max(len(blocks), 1)
+    if flipped:
+        parted = fnp.flip(parted, tuple(place + first - len(blocks) for place in flipped))
+    return fnp.reshape(fnp.transpose(parted, (*range(first + 1), *(first + 1 + number for number in order))),
+                       factor.shape)
+
+
+def _forward_positions(use: Use, positions: Any, shape: Sequence[int]) -> Any:
+    """Return the entries that rows of a lookup read, in a table that is not backward."""
+    axis, = use.layer.ins
+    if use.axes[axis] not in use.flipped:
+        return positions
+    return fnp.where(fnp.less(positions, 0), positions, shape[axis] - 1 - positions)
 
 
 def joined_terms(terms: Sequence[Term]) -> list[Term]:

@@ -89,10 +89,33 @@ def _entries(equation: Equation) -> list[tuple[tuple[Any, ...], Axes]]:
             for number in range(len(equation.outputs))]
 
 
+def _cut(equation: Equation) -> list[tuple[tuple[Any, ...], Axes]] | None:
+    """Return the part that a slice along one axis takes."""
+    params, shape = equation.params, equation.inputs[0].aval.shape
+    cuts = [(axis, *cut) for axis, (size, *cut) in enumerate(zip(
+        shape, params["start_indices"], params["limit_indices"], params["strides"], strict=True))
+        if cut != [0, size, 1]]
+    return [((("part", *cuts[0]),), tuple(range(len(shape))))] if len(cuts) == 1 else None
+
+
+def _parts(equation: Equation) -> list[tuple[tuple[Any, ...], Axes]]:
+    axis, sizes = equation.params["axis"], equation.params["sizes"]
+    ends = np.cumsum(sizes).tolist()
+    return [((("part", axis, end - size, end, 1),), tuple(range(len(equation.inputs[0].aval.shape))))
+            for size, end in zip(sizes, ends, strict=True)]
+
+
+def _reversed(equation: Equation) -> list[tuple[tuple[Any, ...], Axes]]:
+    return [((("reverse", tuple(equation.params["dimensions"])),), tuple(range(len(equation.inputs[0].aval.shape))))]
+
+
 parameter_views.enter(_everything, primitives.convert_element_type, primitives.copy, primitives.name)
 parameter_views.enter(_transposed, primitives.transpose)
 parameter_views.enter(_reshaped, primitives.reshape)
 parameter_views.enter(_entries, primitives.unstack)
+parameter_views.enter(_cut, primitives.slice)
+parameter_views.enter(_parts, primitives.split)
+parameter_views.enter(_reversed, primitives.rev)
 
 
 # --- products -------------------------------------------------------------------------------------------------------

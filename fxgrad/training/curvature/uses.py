@@ -25,11 +25,11 @@ Path = tuple[tuple[Equation, int | None], ...]
 class Use(NamedTuple):
     """A use of a parameter as a layer: by the operand of `equation` at `place`, of which `layer` names the axes.
 
-    `steps` lead from the parameter to the array that is used, in other forms: reshaped, or an entry of it. `axes` are
-    the axes of that array which the operand has, in its order; the axes of `layer` are those of the array. `path` has
-    the loops in whose bodies the equation is, with None, and the `cond`s with the number of the branch that it is in,
-    outermost first. The scans at the numbers `entered` go through the entries of the parameter; in the steps of the
-    others it is the same.
+    `steps` lead from the parameter to the array that is used, in other forms: reshaped, or a part of it. `axes` are the
+    axes of that array which the operand has, in its order, those in `flipped` backward; the axes of `layer` are those
+    of the operand. `path` has the loops in whose bodies the equation is, with None, and the `cond`s with the number of
+    the branch that it is in, outermost first. The scans at the numbers `entered` go through the entries of the
+    parameter; in the steps of the others it is the same.
     """
 
     equation: Equation
@@ -39,6 +39,7 @@ class Use(NamedTuple):
     axes: Axes
     entered: tuple[int, ...] = ()
     path: Path = ()
+    flipped: frozenset[int] = frozenset()
 
     @property
     def loops(self) -> tuple[Equation, ...]:
@@ -92,6 +93,17 @@ class _View(NamedTuple):
     steps: tuple[Any, ...]
     axes: Axes
     entered: tuple[int, ...] = ()
+    flipped: frozenset[int] = frozenset()
+
+    def moved(self, steps: tuple[Any, ...], axes: Axes) -> _View:
+        """Return the view of a result of an operation on this one, given its `Placement`."""
+        if not steps:
+            return self._replace(axes=tuple(self.axes[axis] for axis in axes))
+        if steps[0][0] == "reverse":
+            return self._replace(flipped=self.flipped ^ {self.axes[axis] for axis in steps[0][1]})
+        before = self.steps if not self.flipped else (
+            *self.steps, (tuple(range(len(self.axes))), ("reverse", tuple(sorted(self.flipped)))))
+        return self._replace(steps=(*before, (self.axes, *steps)), axes=axes, flipped=frozenset())
 
 
 def opened_program(program: Program, longest: int = -1) -> Program:
@@ -144,8 +156,7 @@ class _Search:
             if moved is not None:
                 view = views[equation.inputs[0]]  # type: ignore[index]
                 for var, (steps, axes) in zip(equation.outputs, moved, strict=True):
-                    views[var] = view._replace(axes=tuple(view.axes[axis] for axis in axes)) if not steps else (
-                        view._replace(steps=(*view.steps, (view.axes, *steps)), axes=axes))
+                    views[var] = view.moved(steps, axes)
             elif equation.primitive in (primitives.scan, primitives["while"]):
                 self._walk_loop(equation, places, views, path)
             elif equation.primitive is primitives.cond:
@@ -163,11 +174,13 @@ class _Search:
             rule = layer_rules.of(equation.primitive)
             layer = (f"{operation_name(equation)} is no layer" if rule is None else
                      "it meets a parameter" if len(places) > 1 else rule(equation, place))
+            if isinstance(layer, Layer) and layer.groups > 1 and view.flipped:
+                layer = "it is reversed, and has groups"
             if isinstance(layer, str):
                 self._reasons.setdefault(view.leaf, (layer, _line(equation)))
             else:
                 self._found[view.leaf].append(
-                    Use(equation, place, layer, view.steps, view.axes, view.entered, path))
+                    Use(equation, place, layer, view.steps, view.axes, view.entered, path, view.flipped))
 
     def _walk_branches(self, equation: Equation, places: Sequence[int], views: dict[Variable, _View],
                        path: Path) -> None:
@@ -194,8 +207,8 @@ class _Search:
                 continue
             var, view = body.inputs[place], views[loop.inputs[operand]]  # type: ignore[index]
             if place >= first:
-                inner[var] = _View(view.leaf, (*view.steps, (view.axes, ("entries", 0))),
-                                   tuple(range(len(var.aval.shape))), (*view.entered, count))
+                inner[var] = view.moved((("entries", 0),), tuple(range(len(var.aval.shape))))._replace(
+                    entered=(*view.entered, count))
             elif place < consts:
                 inner[var] = view
             elif body.outputs[place - consts] is var:
@@ -222,8 +235,11 @@ def _combined(uses: list[Use]) -> ParameterUses:
 def are_apart(one: Use, other: Use) -> bool:
     """Return whether two uses are of different entries of a parameter."""
     for (axes, first), (other_axes, second) in zip(one.steps, other.steps, strict=False):
-        if (axes, first) != (other_axes, second):  # entries along one axis, so with different numbers
-            return bool(axes == other_axes and first[:2] == second[:2] and first[0] == "entry")
+        if (axes, first) != (other_axes, second):
+            if axes != other_axes or first[:2] != second[:2]:
+                return False
+            # Entries along one axis have different numbers; parts may overlap.
+            return first[0] == "entry" or (first[0] == "part" and {*range(*first[2:])}.isdisjoint(range(*second[2:])))
     return False
 
 

@@ -105,14 +105,14 @@ def _linearized(primitive: Primitive, params: dict[str, Any], args: Sequence[Any
 
 
 def _pattern(derived: Any, half: Any, inputs: Sequence[Any], count: int) -> tuple[Any, list[Any]]:
-    known = known_values(derived.program, [None if each is None else np.asarray(each)
-                                           for each in (*derived.captured, *inputs)])
+    values = [None if each is None else np.asarray(each) for each in (*derived.captured, *inputs)]
+    known = known_values(derived.program, values, len(derived.program.outputs) - count)
     avals = half.linear.in_avals[count:]
     width = sum(aval.size for aval in avals)
     if width > WIDTH or not any(half.nonzero_outputs):
         return None, []
     starts = np.cumsum([0, *(aval.size for aval in avals)])
-    found, _ = dependences(half.linear, [*(known[len(known) - count:] if count else []), *(
+    found, _ = dependences(half.linear, [*known, *(
         identity(aval.shape, int(start), width) for aval, start in zip(avals, starts, strict=False))], width)
     matrices = []
     for each, atom in zip(found, half.linear.outputs, strict=True):

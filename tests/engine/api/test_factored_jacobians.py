@@ -12,13 +12,18 @@ import pytest
 import fxgrad
 from fxgrad import checkpoint, lax, nn
 from fxgrad.engine import executors
+from fxgrad.engine.api.factored_jacobians import push_identity
 from fxgrad.engine.core.backends import use_executor
 from fxgrad.engine.core.walk import eval_program, value_of
+from fxgrad.scipy import linalg
 
 random = np.random.default_rng(0)
 A, B, C = random.normal(size=(3, 5, 5))
 V = random.normal(size=5)
 P = random.normal(size=(4, 5, 3))
+Q = random.normal(size=(4, 5, 5))
+ROWS, PLACES = np.array([0, 2, 2, 4]), np.array([[3, 1], [0, 0], [4, 1]])
+ORDER = np.argsort(C, 1)
 X, Y = random.normal(size=(2, 5, 5))
 
 OF_ONE = {
@@ -68,6 +73,45 @@ OF_ONE = {
     "repeated rows": lambda x: np.repeat(x, 2, 0).T @ np.ones((10, 2)),
     "running sums": lambda x: np.cumsum(x @ A, 1) * np.cumsum(x[::-1], 0),
     "running sums of all": lambda x: np.cumsum(x),
+    "rows by index": lambda x: np.tanh(x)[ROWS] * 2.0 @ A,
+    "columns by index": lambda x: (x @ B)[:, ROWS] @ A[ROWS] + np.sum((x * B)[:, -PLACES] ** 2),
+    "rows by a table": lambda x: (x @ B)[PLACES] * 2.0,
+    "places by index": lambda x: (A @ x)[PLACES, PLACES.T[:, :1].T] ** 2,
+    "along rows": lambda x: np.take_along_axis(x @ B, ORDER, 1) * x,
+    "along columns": lambda x: np.take_along_axis(x @ B, ORDER, 0)[1:],
+    "one window": lambda x: lax.dynamic_slice(x @ A, (np.argmax(x[0]), 1), (3, 2)),
+    "a window of rows": lambda x: lax.dynamic_slice_in_dim(x @ A, np.argmax(x[0]), 2, 0) * 2.0,
+    "a window written": lambda x: lax.dynamic_update_slice(x @ A, (x * x)[1:3, 1:3], (np.argmax(x[0]), 1)),
+    "rows written": lambda x: lax.dynamic_update_slice(x @ A, (x * x)[1:3], (np.argmax(x[0]), 0)),
+    "bags": lambda x: np.tanh(x[PLACES].sum(1)) @ A,
+    "rows set": lambda x: (x @ A).at[np.array([0, 3]), 1:3].set((x * B)[1:3, 1:3]),
+    "one column set": lambda x: (x @ A).at[:, 2].set((x * B)[1]),
+    "rows added": lambda x: (x @ A).at[ROWS].add((x * B)[:4]) * C,
+    "columns added": lambda x: (x @ A).at[:, ROWS].add((x * B)[:, :4]),
+    "segments": lambda x: (0.0 * x).at[PLACES[:, :1]].add((x * B)[:3, None] ** 2),
+    "dropped": lambda x: (x @ A).at[np.array([7, 2]), :].add((x * B)[:2], mode="drop"),
+    "filled": lambda x: (x @ A).at[np.array([7, 2])].get(mode="fill", fill_value=0.0) * C[:2],
+    "solve of a vector": lambda x: np.linalg.solve(A, x[0] * x[1]),
+    "solves with many matrices": lambda x: np.linalg.solve(Q, np.stack([x, x * B, x @ A, x.T])) @ B,
+    "solves with one matrix": lambda x: np.linalg.solve(A, np.stack([x, x * B, x @ A, x.T])),
+    "inverse": lambda x: np.linalg.inv(A + x) @ A,
+    "solve with both": lambda x: np.linalg.solve(A + x, x @ B),
+    "triangular solve": lambda x: linalg.solve_triangular(np.tril(A), x * B, lower=True, trans=1) @ C,
+    "two triangular solves": lambda x: linalg.cho_solve(linalg.cho_factor(A @ A.T), x @ C),
+    "factors": lambda x: np.linalg.cholesky(C @ C.T + x @ x.T),
+    "recurrence": lambda x: lax.scan(lambda c, row: (np.tanh(c * 0.5 + row), c * row), x[0], x)[1],
+    "recurrence backward": lambda x: lax.scan(lambda c, row: (np.sin(c) * row, c), x[0], x @ A, reverse=True)[1] @ B,
+    "recurrence from zeros": lambda x: lax.scan(lambda c, row: (c * 0.5 + row ** 2, None), 0.0 * C[0], x)[0],
+    "two recurrences": lambda x: lax.scan(lambda c, row: ((c[1], c[0] * row), c[1]), (x[0], x[1] * 2.0), x)[1],
+    "matrix in steps": lambda x: lax.scan(lambda c, a: (np.tanh(a @ c), c[0] * c[1]), x, Q)[1] @ B,
+    "heat": lambda x: lax.fori_loop(0, 4, lambda i, c: c + 0.1 * (np.roll(c, 1, 0) - 2.0 * c + np.roll(c, -1, 0)), x),
+    "dense steps": lambda x: lax.scan(lambda c, row: (np.tanh(A @ c + row), c), x[0], x)[1],
+    "steps with a constant": lambda x: lax.scan(lambda c, row: (c * x[0] + row, c), x[1], x)[1],
+    "one step": lambda x: lax.scan(lambda c, row: (c * row, c), x[1], x[:1])[1],
+    "more in each step": lambda x: lax.scan(lambda c, row: (np.roll(c, 1) * row, c), x[1], x)[1],
+    "running total": lambda x: lax.scan(lambda c, row: (c + row.sum(), c * row), 0.0, x)[1],
+    "loops in loops": lambda x: lax.scan(lambda c, row: (lax.fori_loop(
+        0, 2, lambda i, d: np.sin(d) * row, c), c), x[0], x @ B)[1],
     "layers kept": lambda x: checkpoint(lambda x: np.tanh(A @ x @ B))(np.sin(x)) @ C,
 }
 OF_TWO = {
@@ -88,8 +132,9 @@ SCALARS = {
 
 def in_jax(function):
     """Return a function of NumPy's as one of jax's."""
-    names = {**function.__globals__, "np": jnp, "nn": jax.nn, "checkpoint": jax.checkpoint,
-             **{name: jnp.asarray(value) for name, value in (("A", A), ("B", B), ("C", C), ("V", V), ("P", P))}}
+    names = {**function.__globals__, "np": jnp, "nn": jax.nn, "lax": jax.lax, "linalg": jax.scipy.linalg,
+             "checkpoint": jax.checkpoint,
+             **{name: jnp.asarray(globals()[name]) for name in ("A", "B", "C", "V", "P", "Q")}}
     return types.FunctionType(function.__code__, names, None, function.__defaults__, function.__closure__)
 
 
@@ -254,6 +299,81 @@ def test_checkpoints_recompute_once_for_all_columns():
     assert_equal(fxgrad.jit(fxgrad.jacobian(function, mode="reverse"))(X), of_jax()[0]["layers kept"])
     assert_equal(fxgrad.hessian(lambda x: np.sum(function(x) ** 2))(X),
                  fxgrad.hessian(lambda x: np.sum(function(x) ** 2), chunk_size=6)(X))
+
+
+def test_solves_and_lookups_leave_columns_and_rows_alone():
+    def sizes(name, function):
+        program = fxgrad.make_program(fxgrad.jacfwd(function))(X)
+        return [equation.outputs[0].aval.size for equation in program.equations if equation.primitive.name == name]
+    assert sizes("lu_solve", lambda x: np.linalg.solve(A, x * 2.0) @ B) == [25]
+    assert sizes("triangular_solve", lambda x: linalg.solve_triangular(A, x)) == [25]
+    assert sizes("gather", lambda x: np.tanh(x)[ROWS] @ B) == [4 * 5]  # rows of the identity
+    written = fxgrad.make_program(fxgrad.jacrev(lambda x: np.tanh(x)[ROWS] @ B))(X)
+    assert [equation.inputs[2].aval.size for equation in written.equations
+            if equation.primitive.name == "scatter_add"] == [4 * 4]  # what adds the identity to rows
+
+
+def test_loops_carry_small_arrays():
+    def carried(function, mode):
+        program = fxgrad.make_program(fxgrad.jacobian(function, mode=mode))(X)
+        *_, scan = (equation for equation in program.equations if equation.primitive.name == "scan")
+        return max(var.aval.size for var in scan.outputs)
+    for mode in ("forward", "reverse"):
+        assert carried(OF_ONE["recurrence from zeros"], mode) <= 25  # not 125: each column depends on one of x
+        assert carried(OF_ONE["heat"], mode) == 25  # a matrix of rows by rows
+        assert carried(lambda x: lax.scan(lambda c, _: (np.tanh(A @ c), None), x, length=3)[0], mode) == 125
+
+
+def test_steps_of_a_linear_loop_may_compute_known_values():
+    def linear(x):
+        def step(carry, row):
+            moving, count, sums = carry
+            return (moving * count + row, count + 1.0, sums + moving[0]), (moving, count, sums * count)
+        return lax.scan(step, (x[1], 1.0, 0.0), x)[1]
+    program = fxgrad.make_program(linear)(X)
+    assert not program.constants
+    (moving,), _, (sums,) = push_identity(program, [])
+    assert_equal(moving, fxgrad.jacobian(lambda x: linear(x)[0], chunk_size=7)(X))
+    assert_equal(sums, fxgrad.jacobian(lambda x: linear(x)[2], chunk_size=7)(X))
+
+
+def test_loops_under_transformations():
+    def function(x):
+        return lax.scan(lambda c, row: (np.tanh(c * 0.5 + row), c * row), x[0], x)[1]
+
+    def check(found, wanted):
+        assert_equal(fxgrad.jit(found)(X), wanted(X))
+        assert_equal(fxgrad.vmap(found)(np.stack([X, Y])), np.stack([wanted(X), wanted(Y)]))
+        assert_equal(fxgrad.grad(lambda x: np.sum(found(x) ** 2))(X), fxgrad.grad(lambda x: np.sum(wanted(x) ** 2))(X))
+        assert_equal(fxgrad.scan(lambda a, _: (a + 1.0, found(a * X)), 1.0, length=2)[1],
+                     np.stack([wanted(X), wanted(2.0 * X)]))
+    for mode in ("forward", "reverse"):
+        check(fxgrad.jacobian(function, mode=mode), fxgrad.jacobian(function, mode=mode, chunk_size=7))
+    assert_equal(fxgrad.hessian(lambda x: np.sum(function(x) ** 2))(X),
+                 fxgrad.hessian(lambda x: np.sum(function(x) ** 2), chunk_size=6)(X))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 5e-2), ("complex128", 1e-12)])
+def test_loops_keep_dtypes(dtype, tolerance):
+    dtype = fxgrad.dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    x = X.astype(dtype)
+    for mode in ("forward", "reverse"):
+        found, wanted = (fxgrad.jacobian(lambda x: lax.scan(lambda c, row: (c * row + row, c), x[0], x)[1], mode=mode,
+                                         holomorphic=dtype.kind == "c", chunk_size=size)(x) for size in (None, 7))
+        assert found.dtype == wanted.dtype == dtype
+        np.testing.assert_allclose(found.astype(complex), wanted.astype(complex), rtol=tolerance, atol=tolerance)
+
+
+def test_columns_by_values_are_those_of_each_example():
+    def function(x, places, a):
+        return fxgrad.jacobian(lambda x: np.linalg.solve(a, (x @ B)[places]) * x[:2])(x)
+    places, matrices = PLACES[:, :2], random.normal(size=(3, 2, 2))
+    found = fxgrad.vmap(function, (None, 0, 0))(X, places, matrices)
+    assert_equal(found, np.stack([function(X, *each) for each in zip(places, matrices, strict=True)]))
+    assert_equal(fxgrad.jit(function)(X, places[0], matrices[0]), function(X, places[0], matrices[0]))
+    both = [fxgrad.jacobian(fxgrad.jacobian(lambda a: function(X, places[0], a), chunk_size=size), chunk_size=size)
+            for size in (None, 3)]
+    assert_equal(*(each(matrices[0]) for each in both), 1e-9)
 
 
 def test_an_operation_without_a_rule_takes_columns_from_there_on():

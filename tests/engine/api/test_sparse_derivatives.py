@@ -556,3 +556,55 @@ def test_passes_are_ordered_by_what_they_take(monkeypatch: pytest.MonkeyPatch) -
     assert order(wide, 500) == "together"
     assert order(wide, 50_000) == "loop"
     assert order(lambda x: fnp.tanh(matrix @ x) * x, 40) == "together"
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_holomorphic_functions_have_sparse_jacobians_and_hessians(dtype: str) -> None:
+    x = (np.arange(1.0, 6.0) + 1j * np.array([0.5, -1.0, 2.0, 0.0, 1.0])).astype(dtype)
+
+    def function(x: Any) -> Any:
+        return x[1:] ** 2 * x[:-1]
+    found = fxgrad.jacobian(function, sparse=True, holomorphic=True)(x)
+    assert (found.dtype, found.nnz) == (np.dtype(dtype), 8)
+    np.testing.assert_allclose(found.toarray(), jax.jacfwd(function, holomorphic=True)(x), rtol=1e-5)
+    second, aux = fxgrad.hessian(lambda x: (fnp.sum(function(x)), x[0]), has_aux=True, sparse=True, holomorphic=True)(x)
+    assert (second.dtype, second.nnz, aux) == (np.dtype(dtype), 12, x[0])
+    np.testing.assert_allclose(second.toarray(), fxgrad.hessian(lambda x: fnp.sum(function(x)), holomorphic=True)(x))
+
+
+def test_sparse_hessians_run_a_function_once_for_each_call() -> None:
+    calls: list[str] = []
+    scale = np.array([1.0, 2.0, 3.0])
+
+    def energy(x: Any, y: Any = 1.0) -> Any:
+        calls.append("plain")
+        return fnp.sum((scale * x[1:] - x[:-1] ** 2) ** 2) * y
+
+    def by_value(x: Any) -> Any:
+        calls.append("by value")
+        return fnp.sum(x[1:] * x[:-1] ** 2) if fnp.sum(x) > 0.0 else fnp.sum(x ** 3)
+
+    def of_container(given: Any) -> Any:
+        calls.append("of a container")
+        return fnp.sum(given["a"] ** 2 * given["b"][0][:3])
+    x = np.arange(1.0, 5.0)
+    found = fxgrad.hessian(energy, sparse=True)(x, y=2.0)
+    np.testing.assert_allclose(found.toarray(), fxgrad.hessian(energy)(x, y=2.0))
+    for each in (x, -x):
+        second = fxgrad.hessian(by_value, sparse=True)(each)
+        np.testing.assert_allclose(second.toarray(), fxgrad.hessian(by_value)(each))
+    given = {"a": x[:3], "b": (x, None)}
+    blocks, dense = fxgrad.hessian(of_container, sparse=True)(given), fxgrad.hessian(of_container)(given)
+    np.testing.assert_allclose(blocks["a"]["b"][0].toarray(), dense["a"]["b"][0])
+    np.testing.assert_allclose(blocks["b"][0]["b"][0].toarray(), dense["b"][0]["b"][0])
+    assert calls == ["plain"] * 2 + ["by value"] * 4 + ["of a container"] * 2
+
+
+def test_a_pattern_asked_for_is_that_of_the_matrix() -> None:
+    def energy(x: Any) -> Any:
+        return fnp.sum((x[1:] - x[:-1] ** 2) ** 2)
+    x = np.arange(5.0)
+    pattern = fxgrad.sparsity(energy)(x).hessian
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sparse_derivatives, "_analyze", None)  # which is not called again
+        assert fxgrad.hessian(energy, sparse=True)(x).nnz == pattern.nnz

@@ -92,6 +92,19 @@ LOSSES = {
     "convolution in groups": (lambda w, x: convolved(w, x, feature_group_count=3), (6, 1, 2, 2), (3, 2, 2)),
     "experts": (lambda w, x: fnp.sum(fnp.tanh(fnp.einsum("hd,hde->he", x, w))), (3, 4, 2), (3, 4)),
     "scale": (lambda w, x: fnp.sum(fnp.tanh(w * x)), (3, 2), (3, 2)),
+    "inputs backward": (lambda w, x: fnp.sum(fnp.tanh(x @ w[::-1])), (3, 4), (3,)),
+    "both backward": (lambda w, x: fnp.sum(fnp.tanh(x @ w.T[::-1, ::-1]) * fnp.arange(4.0)), (4, 3), (3,)),
+    "several axes backward": (lambda w, x: fnp.sum(fnp.tanh(fnp.einsum("ij,jkil->lk", x, w[:, ::-1, ::-1]))[1:]),
+                              (3, 2, 5, 4), (5, 3)),
+    "experts backward": (lambda w, x: fnp.sum(fnp.tanh(fnp.einsum("hd,hde->he", x, w[::-1, :, ::-1]))[:, 1:]),
+                         (3, 4, 2), (3, 4)),
+    "kernel backward": (lambda w, x: convolved(w[:, :, ::-1, ::-1], x), (4, 3, 2, 2), (3, 2, 2)),
+    "bias backward": (lambda w, x: fnp.sum(fnp.tanh(x + w[::-1]) * x), (3,), (3,)),
+    "outputs in parts": (lambda w, x: fnp.sum(fnp.multiply(*[fnp.tanh(x @ part) for part in fnp.split(w, 2, 1)])),
+                         (3, 8), (3,)),
+    "inputs in parts": (lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w[:3] + x[3:] @ w[3:])), (6, 4), (6,)),
+    "layers by number": (lambda w, x: fnp.sum(fnp.tanh(fnp.tanh(fnp.tanh(x @ w[0]) @ w[2]) @ w[1])), (3, 4, 4), (4,)),
+    "biases by number": (lambda w, x: fnp.sum(fnp.tanh(fnp.tanh(x + w[:, 1]) + w[:, 0])), (4, 2), (4,)),
 }
 
 
@@ -99,6 +112,37 @@ LOSSES = {
 def test_one_example_at_one_position_is_exact(name: str) -> None:
     loss, shape, given = LOSSES[name]
     exact(loss, draw(*shape), draw(*given))
+
+
+def test_factors_are_the_fisher_blocks_of_tiny_networks() -> None:
+    """With one position, A ⊗ G is the block where inputs and cotangents do not depend on each other."""
+    def loss(params: Any, x: Any, sign: Any) -> Any:
+        gates = fnp.split(params["gates"], 2, axis=0)
+        return sign * fnp.sum(x[:2] @ gates[0] + x[2:] @ gates[1][:, ::-1])
+
+    params = {"gates": draw(4, 3)}
+    x, sign = np.array([[1.0, 2.0, 0.5, -1.0], [0.0, 1.0, 3.0, 2.0]]), np.array([1.0, -1.0])
+    factors = curvature.kfac_factors(loss)(params, x, sign)["gates"]
+    assert factors.placement == ("dense", (2, 2, 3), (0,), (1,), (2,), 1, (4, 3))
+    gradients = fxgrad.vmap(fxgrad.grad(loss), (None, 0, 0))(params, x, sign)["gates"]
+    for value in draw(3, 4, 3):
+        expected = np.concatenate([np.einsum("nij,nkl,kl->ij", part, part, own) / 2 for part, own in zip(
+            np.split(gradients, 2, 1), np.split(value, 2), strict=True)])
+        np.testing.assert_allclose(factors.product(value), expected, rtol=1e-12)
+    with pytest.raises(ShapeError, match=r"the parameter has the shape \(4, 3\), and the value \(2, 2, 3\)"):
+        factors.product(draw(2, 2, 3))
+
+
+def test_uses_of_parts_without_factors() -> None:
+    def factors(loss: Any) -> Any:
+        return curvature.kfac_factors(loss)(draw(6, 4), draw(3, 6))
+    assert factors(lambda w, x: fnp.sum(fnp.tanh(x[:2] @ w[:2] + x[2:] @ w[2:]))) is None  # of different sizes
+    assert factors(lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w[:3]))) is None  # one of two
+    assert factors(lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w[::2]) * (x[3:] @ w[1::2]))) is None
+    assert factors(lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w.T[:, :3].T + x[3:] @ w.T[:, 3:].T))) is None
+    # A while_loop adds up over its steps, and has no blocks.
+    assert factors(lambda w, x: fnp.sum(fxgrad.lax.while_loop(
+        lambda h: fnp.sum(h) < 9.0, lambda h: h + x[:3] @ w[:3] + fnp.square(x[3:] @ w[3:]) + 1.0, x[:4]))) is None
 
 
 def test_reduce_is_exact_for_a_mean_over_positions() -> None:
@@ -117,7 +161,7 @@ def test_projections_of_attention() -> None:
     for name in "qkv":
         np.testing.assert_allclose(factors[name].inputs, np.einsum("nti,ntj->ij", x, x)[None] / 20, rtol=1e-11)
         assert factors[name].outputs.shape == (1, 6, 6)
-    assert factors["o"].placement == ("dense", (2, 3, 6), (), (0, 1), (2,), 1)
+    assert factors["o"].placement == ("dense", (2, 3, 6), (), (0, 1), (2,), 1, None)
     # The cotangent of a projection is the gradient in an array added to its result.
     moved = fxgrad.vmap(fxgrad.grad(lambda extra, x: attention_with(params, x, extra)), (None, 0))(
         np.zeros((5, 2, 3)), x)
@@ -144,7 +188,7 @@ def test_a_stack_of_layers_has_blocks(count: int) -> None:
     layers, x = draw(count, 4, 4), draw(5, 4)
     found = curvature.kfac_factors(stacked)(layers, x)
     single = curvature.kfac_factors(separate)(list(layers), x)
-    assert found.placement == ("dense", (count, 4, 4), (0,), (1,), (2,), 1)
+    assert found.placement == ("dense", (count, 4, 4), (0,), (1,), (2,), 1, None)
     value = draw(count, 4, 4)
     for number, one in enumerate(single):
         np.testing.assert_allclose(found.inputs[number], one.inputs[0], rtol=1e-11)
@@ -191,7 +235,7 @@ def test_factors_of_a_recurrent_network_by_hand() -> None:
             a = np.einsum("nti,ntj->ij", of_step, of_step) / (6 * of_step.shape[1])
             np.testing.assert_allclose(found[name].inputs[0], np.diag(a) if name == "table" else a, rtol=1e-11)
             np.testing.assert_allclose(found[name].outputs[0], np.einsum("nto,ntp->op", total, total) / 6, rtol=1e-11)
-    assert expanded["table"].placement == ("lookup", (5, 4), (), (0,), (1,), 1)
+    assert expanded["table"].placement == ("lookup", (5, 4), (), (0,), (1,), 1, None)
 
 
 def test_one_step_of_a_loop_with_a_cotangent_is_exact() -> None:
@@ -213,7 +257,7 @@ def test_lookups_in_a_stack_have_blocks() -> None:
     for sharing in ("expand", "reduce"):
         found = curvature.kfac_factors(lookups_in_a_stack, sharing=sharing)(tables, x, tokens)
         single = curvature.kfac_factors(by_hand, sharing=sharing)(list(tables), x, tokens)
-        assert found.placement == ("lookup", (3, 9, 4), (0,), (1,), (2,), 1)
+        assert found.placement == ("lookup", (3, 9, 4), (0,), (1,), (2,), 1, None)
         value = draw(3, 9, 4)
         for number, one in enumerate(single):
             np.testing.assert_allclose(found.inputs[number], one.inputs[0], rtol=1e-11)
@@ -233,7 +277,7 @@ def test_stacks_in_stacks_and_of_experts_have_blocks_of_each() -> None:
 
     layers = draw(2, 3, 4, 4)
     groups = curvature.kfac_factors(of_groups)(layers, draw(1, 4))
-    assert groups.placement == ("dense", (2, 3, 4, 4), (0, 1), (2,), (3,), 1)
+    assert groups.placement == ("dense", (2, 3, 4, 4), (0, 1), (2,), (3,), 1, None)
     exact(of_groups, layers, draw(4))
     exact(of_experts, layers, draw(3, 4))
 

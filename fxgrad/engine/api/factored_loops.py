@@ -1,0 +1,196 @@
+"""The rule by which scans take factored derivatives: steps carry the arrays of factors, and deltas stay.
+
+The arrays that a step returns must have the labels of those that it takes. These are found by tracing the step for what
+the loop begins with, and again for what it returned, until it returns no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fxgrad.engine.api.factored_values import Factor, Factored, Labels, Push, Term, flat_labels, union_of_labels
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.interpreter import Interpreter
+from fxgrad.engine.core.program import Equation
+from fxgrad.engine.core.regions import close_marks, dependent_outputs
+from fxgrad.engine.higher_order.scan import bind_scan
+from fxgrad.engine.ops.structural import broadcast_to, convert, reshape, zeros
+from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
+from fxgrad.engine.transforms.batch import Batched
+
+_TRIES = 4
+"""How often a step is traced, at most, to find what it carries."""
+_TERMS = 2
+"""The most terms of a carried value."""
+
+Forms = dict[Any, tuple[bool, ...]]
+"""For the deltas of each term of a value, as `Push.deltas_of` returns them, which of its labels its array has."""
+
+
+class _Whole(NamedTuple):
+    """A term whose factors are one array, with the labels of the array."""
+
+    term: Term
+    array: Any
+    labels: Labels
+
+    @property
+    def places(self) -> Labels:
+        """All labels of the term, in an order that terms with the same deltas share."""
+        return union_of_labels(flat_labels(self.term.axes), self.term.basis)
+
+
+def _wholes(push: Push, value: Any, aval: Aval) -> list[_Whole]:
+    """Return the terms of a value, each as one array; none if it is not factored."""
+    if type(value) is not Factored:
+        return []
+    found = []
+    for term in push.gathered(aval, value.terms, at_any_size=True).terms:
+        order = union_of_labels(flat_labels(term.axes), term.basis)
+        factor = push.multiplied(term.factors, order, aval)
+        found.append(_Whole(term._replace(factors=()), convert(factor.array, aval.dtype), factor.labels))
+    return found
+
+
+def _forms_of(push: Push, wholes: Sequence[_Whole]) -> Forms:
+    return {push.deltas_of(each.term): tuple(label in each.labels for label in each.places) for each in wholes}
+
+
+def _joined(one: Forms, other: Forms) -> Forms:
+    """Return the terms of both, each with the labels of both."""
+    return {key: tuple(map(max, one.get(key, other.get(key, ())), other.get(key, one.get(key, ()))))
+            for key in {**one, **other}}
+
+
+def _term_of(push: Push, key: Any, has: Sequence[bool]) -> _Whole:
+    """Return a term of a form with labels of its own, without its array."""
+    source, sizes, axes = key
+    basis = tuple(map(push.label, sizes))
+    term = Term(source, (), tuple(tuple(push.label(size) if place < 0 else basis[place] for size, place in labels)
+                                  for labels in axes), basis)
+    found = _Whole(term, None, ())
+    return found._replace(labels=tuple(label for label, is_there in zip(found.places, has, strict=True) if is_there))
+
+
+def _fill(push: Push, forms: Forms, wholes: Sequence[_Whole], aval: Aval) -> list[Any]:
+    """Return the arrays of a value in the order of `forms`, with the labels of these: zeros for terms that it lacks."""
+    given = {push.deltas_of(each.term): each for each in wholes}
+    arrays = []
+    for key, has in forms.items():
+        each = given.get(key) or _term_of(push, key, has)
+        labels = [label for label, is_there in zip(each.places, has, strict=True) if is_there]
+        shape = push.shape_of(labels)
+        arrays.append(zeros(Aval(shape, aval.dtype)) if each.array is None else broadcast_to(
+            push.aligned(Factor(each.array, each.labels), labels), shape))
+    return arrays
+
+
+def _factored(aval: Aval, wholes: Sequence[_Whole], arrays: Sequence[Any]) -> Factored:
+    return Factored(aval, [each.term._replace(factors=(Factor(array, each.labels),))
+                           for each, array in zip(wholes, arrays, strict=True)])
+
+
+class _Rows(NamedTuple):
+    """The entries of a stacked operand: the arrays of their terms, stacked, and these terms without the arrays."""
+
+    arrays: list[Any]
+    terms: list[tuple[Term, Labels, Any]]
+
+
+def _rows(push: Push, value: Factored, length: int) -> _Rows:
+    found = _Rows([], [])
+    for term in value.terms:
+        whole, far, (own,) = push.explicit(term, (0,), value.aval)
+        rest = tuple(label for label in whole.labels if label not in own)
+        found.arrays.append(reshape(push.aligned(whole, [*own, *rest]), (length, *push.shape_of(rest))))
+        found.terms.append((term._replace(factors=tuple(far), axes=term.axes[1:]), rest, whole.by))
+    return found
+
+
+def _moving(equation: Equation, marks: Sequence[bool]) -> tuple[bool, ...]:
+    """Return which outputs of a scan depend on the marked operands, at any step."""
+    body, first, count = equation.params["program"], equation.params["num_consts"], equation.params["num_carry"]
+
+    def outputs(carry: Sequence[bool]) -> tuple[bool, ...]:
+        return dependent_outputs(body, [*marks[:first], *carry, *marks[first + count:]])
+    carry = close_marks(lambda carry: outputs(carry)[:count], marks[first:first + count])
+    return (*carry, *outputs(carry)[count:])
+
+
+def scanned(push: Push, equation: Equation, inputs: list[Any]) -> list[Any] | None:
+    """Scan over the arrays of factors; None where a step makes values dense, or saves too little."""
+    params, body = equation.params, equation.params["program"]
+    first, last = params["num_consts"], params["num_consts"] + params["num_carry"]
+    consts, carry, stacked = inputs[:first], inputs[first:last], inputs[last:]
+    if any(type(value) is Factored for value in consts):
+        return None
+    avals = body.in_avals[first:last]
+    rows = {place: _rows(push, value, params["length"]) for place, value in enumerate(stacked)
+            if type(value) is Factored}
+    over = [array for place, value in enumerate(stacked) for array in (
+        rows[place].arrays if place in rows else [value.value])]
+    begin = [_wholes(push, value, aval) for value, aval in zip(carry, avals, strict=True)]
+    moves = _moving(equation, [type(value) is Factored for value in inputs])
+    # None for known values, such as a count. What depends on the input and is not factored is 0.
+    forms = [_forms_of(push, wholes) if moving else None for wholes, moving in zip(begin, moves, strict=False)]
+    ys: list[list[_Whole] | None] = []
+
+    def step(*tracers: Any) -> list[Any]:
+        given = iter(tracers)
+        values = [Batched(next(given), None) if terms is None else _factored(aval, terms, [next(given) for _ in terms])
+                  for aval, terms in zip(avals, carried, strict=True)]
+        entries = [Factored(body.in_avals[last + place], [
+            term._replace(factors=(Factor(next(given), labels, by), *term.factors))
+            for term, labels, by in rows[place].terms]) if place in rows else Batched(next(given), None)
+            for place in range(len(stacked))]
+        results = Interpreter.run(push, body, [*consts, *values, *entries])
+        if any(type(result) is Batched and result.axis is not None for result in results):
+            returned.append(None)
+            return []
+        wholes = [_wholes(push, result, aval) for result, aval in zip(results, body.out_avals, strict=True)]
+        count = len(avals)
+        returned.append([None if own is None else _joined(own, _forms_of(push, each))
+                         for own, each in zip(forms, wholes, strict=False)])
+        if returned[-1] != forms:
+            return []
+        ys[:] = [each if moving else None for each, moving in zip(wholes[count:], moves[count:], strict=True)]
+        return [*(array for own, each, aval, result in zip(forms, wholes, avals, results, strict=False)
+                  for array in ([result.value] if own is None else _fill(push, own, each, aval))),
+                *(array for each, result in zip(ys, results[count:], strict=True)
+                  for array in ([result.value] if each is None else [whole.array for whole in each]))]
+
+    for _ in range(_TRIES):
+        carried = [None if own is None else [_term_of(push, *form) for form in own.items()] for own in forms]
+        returned: list[list[Forms | None] | None] = []
+        types = [each for aval, own in zip(avals, carried, strict=True) for each in (
+            [aval] if own is None else [Aval(push.shape_of(term.labels), aval.dtype) for term in own])]
+        program, captured = trace_at(step, [*types, *(aval_of(array).without_axis(0).strong() for array in over)],
+                                     mode=WITH_LITERALS)
+        found, = returned
+        if found is None or any(len(own or ()) > _TERMS for own in found):
+            return None
+        if found == forms:
+            break
+        forms = found
+    else:
+        return None
+    dense = push.size * sum(aval.size for aval, own in zip(avals, forms, strict=True) if own is not None)
+    if 2 * sum(aval.size for aval in types) > dense:
+        return None
+    start = [array for own, value, wholes, aval in zip(forms, carry, begin, avals, strict=True)
+             for array in ([value.value] if own is None else _fill(push, own, wholes, aval))]
+    results = iter(bind_scan(program, captured, start, over, params["length"], params["reverse"], params["unroll"]))
+    outputs: list[Any] = [Batched(next(results), None) if terms is None else
+                          _factored(var.aval, terms, [next(results) for _ in terms])
+                          for var, terms in zip(equation.outputs, carried, strict=False)]
+    time, = push.labels_of((params["length"],))
+    for var, terms in zip(equation.outputs[len(avals):], ys, strict=True):
+        if terms is None:
+            outputs.append(Batched(next(results), None))
+            continue
+        outputs.append(Factored(var.aval, [each.term._replace(axes=(time, *each.term.axes), factors=(
+            Factor(reshape(array, push.shape_of((*time, *each.labels))), (*time, *each.labels)),))
+            for each, array in zip(terms, results, strict=False)]))
+    return outputs
