@@ -12,8 +12,10 @@ from fxgrad.engine.analyses.check import check_program
 from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.analyses.flow import Flow, flow_of
 from fxgrad.engine.analyses.fusing import ALIAS, BARRIER, CHEAP, EXPENSIVE, LOOP, offloaded
-from fxgrad.engine.analyses.intervals import Interval, interval_rules, intervals_of
-from fxgrad.engine.analyses.intervals import of_constant as interval_of_constant
+from fxgrad.engine.analyses.interval_rules import interval_rules
+from fxgrad.engine.analyses.interval_values import Interval
+from fxgrad.engine.analyses.interval_values import of_constant as interval_of_constant
+from fxgrad.engine.analyses.intervals import intervals_of
 from fxgrad.engine.analyses.intervals import operands_of as operand_intervals
 from fxgrad.engine.analyses.intervals import region_inputs as region_intervals
 from fxgrad.engine.analyses.key_reuse import refuse_key_reuse

@@ -24,7 +24,7 @@ from fxgrad.text.tables import Report, add_row, new_table
 
 MODULES = (
     "fxgrad.engine.analyses.fusing",
-    "fxgrad.engine.analyses.intervals",
+    "fxgrad.engine.analyses.interval_rules",
     "fxgrad.engine.analyses.key_reuse",
     "fxgrad.engine.analyses.sparsity_moves",
     "fxgrad.engine.analyses.sparsity_zeros",

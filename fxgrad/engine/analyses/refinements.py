@@ -4,37 +4,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.analyses.interval_operands import narrow_operands
+from fxgrad.engine.analyses.interval_rules import TRUE
+from fxgrad.engine.analyses.interval_values import Interval
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import definitions
 from fxgrad.engine.core.regions import Region
-from fxgrad.engine.ops import arithmetic, comparison, parts, reductions, structural
-
-if TYPE_CHECKING:
-    from fxgrad.engine.analyses.intervals import Interval
+from fxgrad.engine.ops import comparison, parts, reductions, structural
 
 _TURNED = {comparison.gt_p: comparison.lt_p, comparison.ge_p: comparison.le_p}
 _NEGATED = {comparison.lt_p: comparison.ge_p, comparison.le_p: comparison.gt_p, comparison.gt_p: comparison.le_p,
             comparison.ge_p: comparison.lt_p, comparison.eq_p: comparison.ne_p, comparison.ne_p: comparison.eq_p}
 
 
-Inside = Callable[[Equation, Region], Mapping[Atom, "Interval"]]
+class Less(NamedTuple):
+    """The fact that `one` is a number less than `other`; it stands among intervals, with that of what is true."""
+
+    one: Atom
+    other: Atom
+
+
+Fact = Atom | Less
+"""What stands among intervals."""
+Inside = Callable[[Equation, Region], Mapping[Fact, Interval]]
 """(equation, one of its regions) -> the intervals of the variables and literals in that program."""
 
 
-def refine(program: Program, condition: Atom, holds: bool, known: Mapping[Atom, Interval], inside: Inside,
-           ) -> dict[Atom, Interval]:
+def refine(program: Program, condition: Atom, holds: bool, known: Mapping[Fact, Interval], inside: Inside,
+           ) -> dict[Fact, Interval]:
     """Return narrower intervals of variables of `program`, at elements where `condition` is `holds`.
 
     `known` has the intervals of its variables and literals.
     """
-    made, found = definitions(program), dict[Atom, "Interval"]()
+    made, found = definitions(program), dict[Fact, Interval]()
     todo = [(condition, holds)]
     while todo:
         atom, expected = todo.pop()
@@ -44,7 +53,13 @@ def refine(program: Program, condition: Atom, holds: bool, known: Mapping[Atom, 
         if primitive in _NEGATED:
             _compare(primitive, expected, inputs, known, found)
             for operand in inputs:
-                _narrow_operand(operand, made, known, found)
+                narrow_operands(operand, made, known, found)
+        elif primitive is parts.is_finite_p and expected and isinstance(operand := inputs[0], Variable):
+            most = float(dtypes.finfo(operand.aval.dtype).max)
+            before = found.get(operand, known[operand])
+            low = min(max(before.low, -most), most)
+            found[operand] = before._replace(low=low, high=max(min(before.high, most), low), nan=False)
+            narrow_operands(operand, made, known, found)
         elif equation.regions:
             todo += _in_regions(equation, equation.outputs.index(atom), expected, inside, found)
         elif inputs[0].aval.dtype == dtypes.bool_:
@@ -61,25 +76,7 @@ _ALL = frozenset({comparison.and_p, reductions.reduce_and_p, structural.convert_
 _SOME = frozenset({comparison.or_p, reductions.reduce_or_p, structural.convert_element_type_p})
 
 
-def _narrow_operand(atom: Atom, made: Mapping[Variable, Equation], known: Mapping[Atom, Interval],
-                    found: dict[Atom, Interval]) -> None:
-    """Narrow the operand of a magnitude or a negation whose result was narrowed."""
-    while isinstance(atom, Variable) and atom in found and (equation := made.get(atom)) is not None and (
-            dtypes.is_floating(atom.aval.dtype)):
-        result, operand = found[atom], equation.inputs[0] if equation.inputs else atom
-        if not isinstance(operand, Variable) or equation.primitive not in (parts.abs_p, arithmetic.neg_p):
-            return
-        low, high = -result.high, result.high if equation.primitive is parts.abs_p else -result.low
-        before = found.get(operand, known[operand])
-        low, high = max(before.low, low), min(before.high, high)
-        if low > high:  # of code that does not run
-            return
-        found[operand] = before._replace(low=low, high=high, nan=before.nan and result.nan,
-                                         zero=before.zero and result.zero)
-        atom = operand
-
-
-def _in_regions(equation: Equation, place: int, expected: bool, inside: Inside, found: dict[Atom, Interval],
+def _in_regions(equation: Equation, place: int, expected: bool, inside: Inside, found: dict[Fact, Interval],
                 ) -> list[tuple[Atom, bool]]:
     """Narrow the operands of a call, or of the only branch that can return `expected`; return what holds besides."""
     if equation.regions[0].role not in ("branch", "inline", "call"):
@@ -97,8 +94,8 @@ def _in_regions(equation: Equation, place: int, expected: bool, inside: Inside, 
     return [(equation.inputs[0], number == 1)] if region.role == "branch" and len(equation.regions) == 2 else []
 
 
-def _compare(primitive: Primitive, holds: bool, inputs: list[Atom], known: Mapping[Atom, Interval],
-             found: dict[Atom, Interval]) -> None:
+def _compare(primitive: Primitive, holds: bool, inputs: list[Atom], known: Mapping[Fact, Interval],
+             found: dict[Fact, Interval]) -> None:
     """Narrow both operands of a comparison."""
     if any(dtypes.kind_of(atom.aval.dtype) not in "iuf" for atom in inputs):
         return
@@ -108,6 +105,8 @@ def _compare(primitive: Primitive, holds: bool, inputs: list[Atom], known: Mappi
         relation, first, second = _TURNED[relation], second, first
     # A comparison that holds has no NaN, but for an inequality; one that does not may have any.
     is_of_numbers = holds if primitive is not comparison.ne_p else not holds
+    if relation is comparison.lt_p and is_of_numbers and isinstance(first, Variable) and isinstance(second, Variable):
+        found[Less(first, second)] = TRUE
     for atom, other, is_first in ((first, second, True), (second, first, False)):
         limit = known[other]
         if not isinstance(atom, Variable) or (limit.nan and not is_of_numbers):
@@ -144,6 +143,8 @@ def _end(limit: float, strict: bool, aval: Aval, sign: int) -> float:
     """
     if dtypes.kind_of(aval.dtype) in "iu":
         return limit - sign * strict
+    if strict and limit == sign * math.inf:
+        return sign * float(dtypes.finfo(aval.dtype).max)
     least = float(dtypes.finfo(aval.dtype).tiny)
     if abs(limit) < least:
         return limit if strict else limit + sign * least

@@ -604,23 +604,38 @@ class Part(Place):
         found: list[ArrayItems] = self._whole.wholes
         return found
 
-    def _entries(self) -> tuple[Any, ...]:
-        return self._index if isinstance(self._index, tuple) else (self._index,)
+    def entries(self) -> tuple[Any, ...]:
+        """Return the entries of the index in the array, of a part of a part those of both."""
+        own = self._index if isinstance(self._index, tuple) else (self._index,)
+        return (*self._whole.entries(), *own) if type(self._whole) is Part else own
+
+    def is_of_array(self) -> bool:
+        """Return whether it is a part of an array, or of a row of one, `x[i][j]`: of what numbers alone select."""
+        if type(self._whole) is not Part:
+            return type(self._whole) is ArrayItems
+        return self._whole.is_of_array() and not any(
+            isinstance(each, slice) or each is None or each is Ellipsis or np.shape(each)
+            for each in self._whole.entries())
 
     def is_apart(self, other: Part) -> Any:
         """Return whether another part of the same array has no element of this one, which may be traced."""
-        if not (type(self._whole) is type(other._whole) is ArrayItems):
+        if not (self.is_of_array() and other.is_of_array()):
             return False
-        shape, found = np.shape(self._whole.value), False
-        for one, two, size in zip(self._entries(), other._entries(), shape, strict=False):
+        shape, found = np.shape(self.wholes[0].value), False
+        for one, two, size in zip(self.entries(), other.entries(), shape, strict=False):
             if not all(isinstance(each, slice) or (each is not None and each is not Ellipsis and not np.shape(each))
                        for each in (one, two)):
                 break  # the axes of what follows are not known
             if not isinstance(one, slice) and not isinstance(two, slice):
                 differs = _from_front(one, size) != _from_front(two, size)
-                found = differs if found is False or differs is True else found | differs
-                if found is True:
-                    return True
+            elif has_unknown_bound((one, two)) or is_unknown(one) or is_unknown(two):
+                continue
+            else:
+                first, second = (_selected(each, size) for each in (one, two))
+                differs = first[-1:] < second[:1] or second[-1:] < first[:1]
+            found = differs if found is False or differs is True else found | differs
+            if found is True:
+                return True
         return found
 
     def __getitem__(self, index: Any) -> Any:
@@ -670,6 +685,12 @@ def _from_front(place: Any, size: int) -> Any:
     if is_unknown(place):
         return fnp.where(fnp.less(place, 0), place + size, place)
     return operator.index(place) % size
+
+
+def _selected(index: Any, size: int) -> list[int]:
+    """Return the first and the last element that an index or a slice selects, counted from the front."""
+    numbers = range(size)[index] if isinstance(index, slice) else [_from_front(index, size)]
+    return sorted({numbers[0], numbers[-1]}) if numbers else []
 
 
 _UPDATES: dict[np.ufunc, str] = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply", np.minimum: "min",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
@@ -138,28 +139,35 @@ def lending(function: FunctionType, depth: int, arguments: Sequence[Argument]) -
         if not changed:
             return function(*args, **kwargs)
         slots: list[tuple[Slot, str, int | None]] = []
-        views: list[_View] = []
-        not_lent: list[Any] = []
+        parts: list[tuple[Place, Part | ArrayRows]] = []
         for place, where in arguments:
             if _name_at(function, place) not in changed:
                 continue
             found = where()
             if type(found) is ArrayItems:
                 slots.append(found.slot)
-            elif isinstance(found, Part | ArrayRows):
-                if not _is_view(_argument(args, kwargs, place), found):
-                    continue
-                args, kwargs, read = _with_copies(found, place, arguments, changed, function, args, kwargs)
-                own = copy.copy(_argument(args, kwargs, place))
-                args, kwargs = _with_argument(args, kwargs, place, own)  # now nothing refers to the view
-                returns = all(_is_given_back(*whole.slot, depth) for whole in found.wholes)
-                if returns and all(is_sole(whole.slot[0]) for whole in found.wholes):
-                    views.append(_View(found, own, read))
-                    slots.append((views[-1].cell, "", None))
-                else:
-                    args, kwargs = _with_argument(args, kwargs, place, found.value)
-                    not_lent += [] if returns else [_argument(args, kwargs, place)]
-                del own, read
+            elif isinstance(found, Part | ArrayRows) and _is_view(_argument(args, kwargs, place), found):
+                parts.append((place, found))
+        _check_apart([part for _, part in parts])
+        read: list[Any] = []
+        for place, part in parts:
+            args, kwargs = _with_copies(part, place, arguments, changed, function, args, kwargs, read)
+            args, kwargs = _with_argument(args, kwargs, place, copy.copy(_argument(args, kwargs, place)))
+        # Now nothing refers to the views.
+        lent = [all(is_sole(whole.slot[0]) and _is_given_back(*whole.slot, depth) for whole in part.wholes)
+                for _, part in parts]
+        views: list[_View] = []
+        not_lent: list[Any] = []
+        for (place, part), is_lent in zip(parts, lent, strict=True):
+            if not is_lent:
+                args, kwargs = _with_argument(args, kwargs, place, part.value)
+                if not all(_is_given_back(*whole.slot, depth) for whole in part.wholes):
+                    not_lent.append(_argument(args, kwargs, place))
+        for (place, part), is_lent in zip(parts, lent, strict=True):
+            if is_lent:
+                views.append(_View(part, _argument(args, kwargs, place), read))
+                slots.append((views[-1].cell, "", None))
+        del parts, read
         try:
             with Loan(slots, depth, function, changed, not_lent, args, kwargs):
                 result = function(*args, **kwargs)
@@ -167,28 +175,40 @@ def lending(function: FunctionType, depth: int, arguments: Sequence[Argument]) -
             raise
         except BaseException:
             del args, kwargs
-            for view in views:
-                view.give_back(None)
+            _give_back(views, None)
             raise
         del args, kwargs
-        for view in views:
-            result = view.give_back(result)
-        return result
+        return _give_back(views, result)
     return call
 
 
-def _with_copies(part: Part | ArrayRows, place: Place, arguments: Sequence[Argument], changed: Collection[str],
-                 function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any],
-                 ) -> tuple[tuple[Any, ...], dict[str, Any], list[Any]]:
-    """Return the arguments of a call with copies of the rows that it reads beside one that it changes, and these.
+def _check_apart(parts: Sequence[Part | ArrayRows]) -> None:
+    """Raise if two parts of one array that a function changes have elements in common; traced indices are checked."""
+    for one, other in itertools.combinations(parts, 2):
+        if not any(whole.value is each.value for whole in one.wholes for each in other.wholes):
+            continue
+        apart = one.is_apart(other) if type(one) is type(other) is Part else False
+        if apart is False:
+            raise refuse("a function changes two parts of one array, which have elements in common, or may have them: "
+                         "in NumPy it would change both by each. Give it rows at different indices, or copies")
+        if apart is not True:
+            check(apart, "a function changes two rows of one array, and here they are one row. Write `if i != j:` "
+                  "around the call")
 
-    Rows at traced indices must differ, which the program checks.
+
+def _with_copies(part: Part | ArrayRows, place: Place, arguments: Sequence[Argument], changed: Collection[str],
+                 function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], copies: list[Any],
+                 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call with copies of the rows that it reads beside one that it changes.
+
+    They are added to `copies`. Rows at traced indices must differ, which the program checks.
     """
-    copies: list[Any] = []
     for other, where in arguments:
         if other == place or _name_at(function, other) in changed or not is_array(_argument(args, kwargs, other)):
             continue
         read = where()
+        if any(_argument(args, kwargs, other) is each for each in copies):
+            continue
         if not (type(read) is type(part) is Part and _is_view(_argument(args, kwargs, other), read)) or (
                 read.wholes[0].value is not part.wholes[0].value):
             continue
@@ -200,7 +220,7 @@ def _with_copies(part: Part | ArrayRows, place: Place, arguments: Sequence[Argum
                   "Write x[k].copy() for the one that it reads")
         copies.append(copy.copy(_argument(args, kwargs, other)))
         args, kwargs = _with_argument(args, kwargs, other, copies[-1])
-    return args, kwargs, copies
+    return args, kwargs
 
 
 def _argument(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: Place) -> Any:
@@ -349,16 +369,15 @@ class _View:
 
     def __init__(self, part: Part | ArrayRows, own: Any, read: list[Any]) -> None:
         self.cell, self._read = CellType(own), read
+        self._changed: Tracer | None = None
         self._part, self._before = part, own.copy() if isinstance(own, np.ndarray) else own.variable
-        self._wholes = [(whole.slot[0], whole.value) for whole in part.wholes]
+        # Another part of the array may have taken it.
+        self._wholes = [(whole.slot[0], whole.value) for whole in part.wholes if type(whole.value) is not _Lent]
         for slot, _ in self._wholes:
             slot.cell_contents = _Lent()
 
-    def give_back(self, result: Any) -> Any:
-        """Store the part where it is from, after the function; return its result.
-
-        Others that have the part, such as the result, are a view of the array in NumPy.
-        """
+    def put_back(self, result: Any) -> None:
+        """Store the part where it is from."""
         value = self.cell.cell_contents
         del self.cell.cell_contents
         while self._wholes:
@@ -368,17 +387,26 @@ class _View:
         if type(value) is Tracer:
             if value.variable is not self._before:
                 self._part.fill(value)
-            self._mark_read()
-            wholes = [each.value for each in self._part.wholes]
-            value.viewed = Shared([*wholes, *getattr(getattr(value, "viewed", None), "sources", ())])
-            return result
-        is_result = value is result
-        if not is_result and count_others([value]) > 1:
+            self._changed = value
+            return
+        self.is_result = value is result
+        if not self.is_result and count_others([value]) > 1:
             raise _refuse_kept()
         if value.tobytes() != self._before.tobytes():
             self._part.fill(value)
+
+    def mark(self, result: Any) -> Any:
+        """Mark the part as a view of the array, as it is in NumPy; return the result of the function.
+
+        Others may have the part, such as the result.
+        """
         self._mark_read()
-        return self._part.value if is_result else result
+        value, self._changed = self._changed, None
+        if value is not None:
+            wholes = [each.value for each in self._part.wholes]
+            value.viewed = Shared([*wholes, *getattr(getattr(value, "viewed", None), "sources", ())])
+            return result
+        return self._part.value if self.is_result else result
 
     def _mark_read(self) -> None:
         """Mark what the function read as views again."""
@@ -388,6 +416,15 @@ class _View:
                 copied.viewed = Shared([each.value for each in self._part.wholes])
             elif count_others([copied]) > 1:
                 raise _refuse_kept()
+
+
+def _give_back(views: Sequence[_View], result: Any) -> Any:
+    """Store the parts that a function changed, and return its result."""
+    for view in views:
+        view.put_back(result)
+    for view in views:
+        result = view.mark(result)
+    return result
 
 
 def _refuse_kept() -> Exception:

@@ -43,8 +43,9 @@ class _Liveness:
             head = after | tests
             while (more := head | self.block(node.body, head)) != head:
                 head = more
-            self._annotate_loop(node, head, tests | self.block(node.body, head))
-            return head
+            turn = tests | self.block(node.body, head)
+            self._annotate_loop(node, head, turn)
+            return turn if isinstance(node.test, ast.Constant) and node.test.value else head  # it has a turn
         if isinstance(node, ast.For):
             targets = bound_names(node.target)
             head = after | {*node.flags}  # type: ignore[attr-defined]

@@ -28,6 +28,12 @@ def is_generated(name: str) -> bool:
 _SCOPES = (*FUNCTIONS, ast.ClassDef)
 _LEAVES = frozenset({"ctx", "op", "ops", "id", "attr", "kind", "type_comment", "n", "s"})
 """Fields of nodes without names, calls or statements."""
+_INNER = {kind: tuple(field for field in kind._fields if field not in _LEAVES) for kind in vars(ast).values()
+          if isinstance(kind, type) and issubclass(kind, ast.AST) and kind is not ast.Constant}
+"""The fields of each kind of node that may hold others; a constant has none."""
+_WITHOUT_NAMES = frozenset({ast.Constant, ast.Attribute, ast.Call, ast.BinOp, ast.Subscript, ast.Assign, ast.Compare,
+                            ast.Expr, ast.Tuple})
+"""The most frequent nodes that bind no name themselves."""
 
 
 def walk_scope(nodes: Nodes) -> Iterator[ast.AST]:
@@ -38,15 +44,18 @@ def walk_scope(nodes: Nodes) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
+        kind = type(node)
+        if isinstance(node, ast.Name | ast.Constant):  # most nodes
+            continue
         if isinstance(node, ast.ClassDef):
             waiting += [*node.bases, *node.keywords, *node.decorator_list]
         elif isinstance(node, FUNCTIONS):
             waiting += [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
             waiting += [] if isinstance(node, ast.Lambda) else node.decorator_list
         else:
-            for field in node._fields:
-                value = None if field in _LEAVES else getattr(node, field, None)
-                if isinstance(value, list):
+            for field in _INNER.get(kind, kind._fields):
+                value = getattr(node, field, None)
+                if type(value) is list:
                     waiting += [each for each in value if isinstance(each, ast.AST)]
                 elif isinstance(value, ast.AST):
                     waiting.append(value)
@@ -57,8 +66,11 @@ def bound_names(nodes: Nodes) -> set[str]:
     names: set[str] = set()
     targets: set[str] = set()
     for node in walk_scope(nodes):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            names.add(node.id)
+        if isinstance(node, ast.Name):
+            if not isinstance(node.ctx, ast.Load):
+                names.add(node.id)
+        elif type(node) in _WITHOUT_NAMES:
+            continue
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -138,11 +150,14 @@ def dotted(node: ast.expr) -> list[str]:
 
 def rebound_names(nodes: Nodes) -> set[str]:
     """Return the names that the nodes give another object; an operator such as `+=` changes an array in place."""
-    augmented = {id(node.target) for node in walk_scope(nodes) if isinstance(node, ast.AugAssign)}
-    names = {node.id for node in walk_scope(nodes) if isinstance(node, ast.Name) and not isinstance(
-        node.ctx, ast.Load) and id(node) not in augmented}
-    others = bound_names(nodes) - {node.id for node in walk_scope(nodes) if isinstance(node, ast.Name)}
-    for node in nested_functions(nodes):
+    walked = [*walk_scope(nodes)]
+    augmented = {id(node.target) for node in walked if isinstance(node, ast.AugAssign)}
+    named = [node for node in walked if isinstance(node, ast.Name)]
+    names = {node.id for node in named if not isinstance(node.ctx, ast.Load) and id(node) not in augmented}
+    others = bound_names(nodes) - {node.id for node in named}
+    for node in walked:
+        if not isinstance(node, _SCOPES):
+            continue
         declared = {name for each in ast.walk(node) if isinstance(each, ast.Nonlocal) for name in each.names}
         names |= declared
     return names | others

@@ -33,6 +33,7 @@ from fxgrad.engine.control_flow.names import (
     stored_names,
     walk_scope,
 )
+from fxgrad.engine.control_flow.rows import RowsCall, with_numbered_rows
 from fxgrad.engine.user_source import copy_tree
 
 FunctionNode = ast.FunctionDef | ast.Lambda
@@ -85,7 +86,7 @@ class _Rewriter(ast.NodeTransformer):
         head, body = node.body[:has_text], node.body[has_text:]
         if not body:
             return node
-        body = JumpLowering().function(body)
+        body = JumpLowering().function(with_numbered_rows(body))
         nested = _with_methods(nested_functions(body))
         changes = [_changes_of(body), *map(_changes, nested)]
         locals_ = sorted(bound_names(body) - self._global - self._outer - {*self._parameters})
@@ -362,6 +363,9 @@ class _Rewriter(ast.NodeTransformer):
         return [_at(ast.Expr(check), node), node]
 
     # --- expressions ----------------------------------------------------------------------------------------------
+
+    def visit_RowsCall(self, node: RowsCall) -> Any:
+        return self._call(node.operator, [self.visit(each) for each in node.elts], node)
 
     def visit_UnsetFlags(self, node: UnsetFlags) -> Any:
         return self._unset(node.flags, node)

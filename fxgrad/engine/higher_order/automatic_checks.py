@@ -16,19 +16,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.analyses.interval_rules import exact_result
+from fxgrad.engine.analyses.interval_values import Interval, any_value, fits, of_constant
 from fxgrad.engine.analyses.intervals import (
-    Interval,
     Intervals,
-    any_value,
-    exact_result,
-    fits,
+    Pairs,
+    at_the_start,
     intervals_of,
-    of_constant,
     operands_of,
     outputs_of,
     refined,
     region_inputs,
+    region_pairs,
 )
+from fxgrad.engine.analyses.refinements import Fact, Less
 from fxgrad.engine.core.analysis import Analysis, Collection
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import StructuralKey
@@ -114,7 +115,7 @@ class Rule(NamedTuple):
     holds: Callable[[Equation, Sequence[Interval]], bool] = lambda equation, intervals: False
     """Whether it cannot fail for operands in these intervals."""
     form: str = Finding.form
-    passed: Callable[[Equation, Sequence[Interval]], dict[Atom, Interval]] = lambda equation, intervals: {}
+    passed: Callable[[Equation, Sequence[Interval]], dict[Fact, Interval]] = lambda equation, intervals: {}
     """The intervals of operands and results that have passed it."""
 
 
@@ -129,7 +130,7 @@ def _nonzero_divisor(_: Equation, inputs: list[Any], __: Sequence[Any]) -> Any:
     return ne(inputs[1], np.zeros((), aval_of(inputs[1]).dtype)[()])
 
 
-def _is_nonzero(place: int) -> Callable[[Equation, Sequence[Interval]], dict[Atom, Interval]]:
+def _is_nonzero(place: int) -> Callable[[Equation, Sequence[Interval]], dict[Fact, Interval]]:
     return lambda equation, given: {equation.inputs[place]: given[place]._replace(zero=False)}
 
 
@@ -160,7 +161,7 @@ def _surely_above(least: float) -> dict[str, Any]:
         aval = equation.inputs[0].aval
         return dtypes.is_floating(aval.dtype) and given[0].low >= least - float(dtypes.finfo(aval.dtype).tiny)
 
-    def passed(equation: Equation, given: Sequence[Interval]) -> dict[Atom, Interval]:
+    def passed(equation: Equation, given: Sequence[Interval]) -> dict[Fact, Interval]:
         return {equation.inputs[0]: given[0]._replace(low=max(given[0].low, least), high=max(given[0].high, least))}
     return {"holds": holds, "passed": passed}
 
@@ -230,7 +231,7 @@ def _surely_gathered(equation: Equation, given: Sequence[Interval]) -> bool:
     return given[1].low >= least and given[1].high <= most
 
 
-def _has_gathered(equation: Equation, given: Sequence[Interval]) -> dict[Atom, Interval]:
+def _has_gathered(equation: Equation, given: Sequence[Interval]) -> dict[Fact, Interval]:
     params, indices = equation.params, given[1]
     if len(_indexed_axes(params)) != 1:
         return {}  # one interval for the indices of several axes
@@ -284,7 +285,7 @@ def _surely_fits(equation: Equation, given: Sequence[Interval]) -> bool:
     return fits(exact, aval)
 
 
-def _has_fitted(equation: Equation, given: Sequence[Interval]) -> dict[Atom, Interval]:
+def _has_fitted(equation: Equation, given: Sequence[Interval]) -> dict[Fact, Interval]:
     exact, aval = exact_result(equation, given), equation.outputs[0].aval
     every = any_value(aval)
     if exact is None or dtypes.kind_of(aval.dtype) not in "iu" or math.isnan(exact.low + exact.high):
@@ -344,7 +345,7 @@ def _made(equation: Equation, program: Program, known: Intervals) -> list[Atom]:
     """Return the results in which the operation may make a NaN of numbers."""
     if makes_no_nan.of(equation.primitive) or not any(dtypes.is_inexact(var.aval.dtype) for var in equation.outputs):
         return []
-    numbers: dict[Atom, Interval] = {
+    numbers: dict[Fact, Interval] = {
         atom: known[atom].without_nan() for atom in equation.inputs if isinstance(atom, Variable)}
     given = [each.without_nan() for each in operands_of(equation.inputs, known)]
     if equation.primitive is exponential.sqrt_p and -float(dtypes.finfo(equation.inputs[0].aval.dtype).tiny) <= (
@@ -354,12 +355,12 @@ def _made(equation: Equation, program: Program, known: Intervals) -> list[Atom]:
         equation, given, program, ChainMap(numbers, dict(known))), strict=True) if interval.nan]
 
 
-def _without_nans(equation: Equation, given: Sequence[Interval], known: Intervals) -> dict[Atom, Interval]:
+def _without_nans(equation: Equation, given: Sequence[Interval], known: Intervals) -> dict[Fact, Interval]:
     """Return the intervals of operands and results of an operation that has made no NaN of numbers.
 
     A sine has one of an infinity, and so has a product with 0.
     """
-    found: dict[Atom, Interval] = {}
+    found: dict[Fact, Interval] = {}
     finite: list[int] = []
     if equation.primitive in (trigonometric.sin_p, trigonometric.cos_p):
         finite = [0]
@@ -374,9 +375,9 @@ def _without_nans(equation: Equation, given: Sequence[Interval], known: Interval
     return found
 
 
-def _first_nans(program: Program, bounds: Sequence[Interval]) -> set[Atom]:
+def _first_nans(program: Program, bounds: Sequence[Interval], less: Pairs) -> set[Atom]:
     """Return the results in which a NaN may be made of numbers, as long as no operation before has made one."""
-    known: dict[Atom, Interval] = dict(zip(program.inputs, bounds, strict=True))
+    known = at_the_start(program, bounds, less)
     made: set[Atom] = set()
     for equation in program.equations:
         given = operands_of(equation.inputs, known)
@@ -388,14 +389,15 @@ def _first_nans(program: Program, bounds: Sequence[Interval]) -> set[Atom]:
     return made
 
 
-def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], bounds: Sequence[Interval]) -> set[Atom]:
-    """Return the values to test so that no NaN made in the program is lost, beside its outputs.
+def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], bounds: Sequence[Interval],
+                     less: Pairs) -> tuple[set[Atom], set[Atom]]:
+    """Return the values in which NaNs may be made, and those to test so that none of them is lost, beside outputs.
 
     `carries` pairs outputs with the inputs that they become in the next turn: such an output counts as seen only if a
     NaN in it would stay until the loop ends.
     """
     kept = {*range(len(program.outputs))}
-    made = _first_nans(program, bounds)
+    made = _first_nans(program, bounds, less)
     while True:
         seen = {program.outputs[place] for place in kept}
         tested: set[Atom] = set()
@@ -408,7 +410,7 @@ def _tested_for_nans(program: Program, carries: Sequence[tuple[int, int]], bound
                 seen.update(equation.inputs)
         lost = {output for output, given in carries if output in kept and program.inputs[given] not in seen}
         if not lost:
-            return tested
+            return made, tested
         kept -= lost
 
 
@@ -431,15 +433,18 @@ def _coarse_interval(value: Any, aval: Aval) -> Interval:
     """Return an interval around a number or a small array, one of few, since there is a program for each.
 
     Small integers are kept, other numbers lie between powers of two, or of sixteen; of arrays of floats it is known
-    whether they are finite.
+    whether they are finite, of one sign, nowhere 0, and never NaN.
     """
     kind = dtypes.kind_of(aval.dtype)
     if isinstance(value, Tracer) or is_jax(value) or not 0 < aval.size <= _FEW or kind not in "biuf":
         return any_value(aval)
     low, high, nan, _ = of_constant(value, aval)
     if kind == "f" and aval.size > 1:
-        most = float(dtypes.finfo(aval.dtype).max)
-        return Interval(-most, most, False) if not nan and max(-low, high) <= most else any_value(aval)
+        most, least = float(dtypes.finfo(aval.dtype).max), float(dtypes.finfo(aval.dtype).tiny)
+        if max(-low, high) > most:
+            return any_value(aval)
+        has_zero = bool((np.abs(np.asarray(value, np.float64)) < least).any())
+        return Interval(0.0 if low >= 0 else -most, 0.0 if high <= 0 else most, nan, zero=has_zero)
     base = 16.0 if kind == "f" else 2.0
     ends = _power_around(low, base, -1), _power_around(high, base, 1)
     return Interval(*ends, nan) if kind in "bf" or fits(Interval(*ends, nan), aval) else any_value(aval)
@@ -466,21 +471,21 @@ class _Checks:
         self._kinds, self._quick = kinds, quick
 
     def of(self, program: Program, around: Source | None, carries: Sequence[tuple[int, int]],
-           bounds: Sequence[Interval], *, is_main: bool = False) -> Program:
+           bounds: Sequence[Interval], less: Pairs = frozenset(), *, is_main: bool = False) -> Program:
         """Return the program with checks; library functions are at the line of their call, `around`.
 
-        `bounds` are the intervals of its inputs: checks that cannot fail are left out.
+        `bounds` are the intervals of its inputs, some of them `less` than others: checks that cannot fail are left out.
         """
         looks = "nan" in self._kinds and self._quick
-        tested = _tested_for_nans(program, carries, bounds) if looks else set()
+        made, tested = _tested_for_nans(program, carries, bounds, less) if looks else (set(), set())
         of_numbers = intervals_of(program, [each.without_nan() for each in bounds]) if is_main and looks else {}
 
         def build(*values: Any) -> tuple[list[Any], None]:
             # With what earlier checks say of values.
-            seen: dict[Atom, Interval] = dict(zip(program.inputs, bounds, strict=True))
+            seen = at_the_start(program, bounds, less)
 
             def step(equation: Equation, inputs: list[Any]) -> Sequence[Any]:
-                return self._step(equation, inputs, around, tested, program, seen)
+                return self._step(equation, inputs, around, made, tested, program, seen)
 
             outputs = interpret(program, values, step)
             if is_main and looks:
@@ -490,11 +495,11 @@ class _Checks:
                         bind(check_p, _has_no_nan(output), report=Finding("nan", "", ""), lanes=())
             return outputs, None
 
-        key = ("checks", self._kinds, self._quick, around, tuple(carries), tuple(bounds), is_main)
+        key = ("checks", self._kinds, self._quick, around, tuple(carries), tuple(bounds), less, is_main)
         return derive(program, key, build, program.in_avals).program
 
-    def _step(self, equation: Equation, inputs: list[Any], around: Source | None, tested: set[Atom],
-              program: Program, known: dict[Atom, Interval]) -> Sequence[Any]:
+    def _step(self, equation: Equation, inputs: list[Any], around: Source | None, made: set[Atom],
+              tested: set[Atom], program: Program, known: dict[Fact, Interval]) -> Sequence[Any]:
         source = around or equation.source
         line = "" if source is None else f"{source.place} (in {source.code.co_name})" + (
             f", {equation.source.part} pass" if equation.source is not None and equation.source.part == "backward"
@@ -503,7 +508,10 @@ class _Checks:
         rules = [rule for rule in check_rules.of(equation.primitive)
                  if rule.kind in self._kinds and not rule.holds(equation, given)]
         for rule in rules:
-            if rule.before and self._check(rule, equation, inputs, (), line):
+            if rule.kind == "sqrt" and equation.outputs[0] in made:
+                # The flag need not have it: the NaN that it makes is found.
+                known.update(_with_sources(rule.passed(equation, given), program, known))
+            elif rule.before and self._check(rule, equation, inputs, (), line):
                 known.update(_with_sources(rule.passed(equation, given), program, known))
         known.update(zip(equation.outputs, outputs_of(equation, given, program, known), strict=True))
         outputs = self._bind(equation, inputs, source, given, program, known)
@@ -527,7 +535,8 @@ class _Checks:
         if not regions:
             return bind(primitive, *inputs, **equation.params)
         programs = [self.of(region.program, source if region.role == "inline" else None, _carries(region),
-                            region_inputs(equation, region, given, program, known)) for region in regions]
+                            region_inputs(equation, region, given, program, known),
+                            region_pairs(equation, region, program, known)) for region in regions]
         if primitive is jit_call_p and not self._quick:
             primitive = named_call_p
         return bind(primitive, *inputs, **replace_programs(equation.params, regions, programs))
@@ -570,11 +579,13 @@ _MOVES = frozenset({structural.reshape_p, structural.transpose_p, structural.bro
 """Operations whose results have all elements of the operand, and no others."""
 
 
-def _with_sources(intervals: dict[Atom, Interval], program: Program, known: Intervals) -> dict[Atom, Interval]:
+def _with_sources(intervals: dict[Fact, Interval], program: Program, known: Intervals) -> dict[Fact, Interval]:
     """Return narrower intervals of variables, and of those whose elements they have: an index is that of a reshape."""
-    found: dict[Atom, Interval] = {}
+    found: dict[Fact, Interval] = {}
     made = definitions(program)
     for atom, narrow in intervals.items():
+        if isinstance(atom, Less):
+            found[atom] = narrow
         while isinstance(atom, Variable):
             found[atom] = narrow
             equation = made.get(atom)

@@ -1,5 +1,7 @@
 """Functions that change a row, a slice or another part of an array of their callers: as NumPy's views, or refused."""
 
+# ruff: noqa: PLW2901  (what changes rows of a loop is tested)
+
 from __future__ import annotations
 
 import inspect
@@ -286,6 +288,144 @@ def eliminated(x, n):
     return a
 
 
+def exchange(a, b):
+    kept = a.copy()
+    a[:] = b
+    b[:] = kept
+
+
+def rotate(a, b, c, s):
+    for k in range(len(a)):
+        one, other = a[k], b[k]
+        a[k], b[k] = c * one + s * other, c * other - s * one
+
+
+def combine(a, b, other, x):
+    a += x * other
+    if x > 1:
+        b -= other
+        exchange(a, b)
+    return a[0] - b[-1]
+
+
+def two_rows(x, n):
+    m, t = np.sin(np.arange(16.0).reshape(4, 4) ** 2 * x), {"u": np.arange(24.0).reshape(2, 3, 4) * x}
+    total = 0.0
+    exchange(m[0], m[-1])
+    for i in range(n):
+        exchange(m[i], m[i + 1])
+        rotate(m[:, i], m[:, 3], 0.6, 0.8)
+        rotate(m[i, :2], m[i, 2:], 0.8, x)
+        exchange(t["u"][0, i % 3], t["u"][1][i % 3])
+        if x > 1:
+            exchange(m[i, ::2], m[3, ::2])
+        total += combine(m[i], m[3], m[(i + 1) % 3], x)
+    exchange(m[:2], m[2:])
+    return m, t["u"], total
+
+
+def two_rows_of_a_known_array(x, n):
+    m = np.arange(12.0).reshape(4, 3)
+    exchange(m[0], m[2])
+    rotate(m[1], m[3], x, 2.0)
+    exchange(b=m[0], a=m[1])
+    return m
+
+
+def pivoted(x, n):
+    a = np.sin(np.arange(16.0).reshape(4, 4) ** 2 * x + n)
+    for k in range(4):
+        p = k
+        for i in range(k + 1, 4):
+            if abs(a[i, k]) > abs(a[p, k]):
+                p = i
+        if p != k:
+            exchange(a[k], a[p])
+        for i in range(k + 1, 4):
+            add_row(a[i], a[k], -a[i, k] / a[k, k])
+    return a
+
+
+class Pair:
+    def __init__(self, x):
+        self.rows = np.arange(6.0).reshape(3, 2) * x
+
+    def turn(self, i, j):
+        rotate(self.rows[i], self.rows[j], 0.6, 0.8)
+
+
+def rows_of_attributes(x, n):
+    pair = Pair(x)
+    for i in range(n):
+        pair.turn(i % 3, (i + 1) % 3)
+    rotate(pair.rows[0], pair.rows[1], x, 0.5)
+    return pair.rows
+
+
+def loops_over_rows(x, n):
+    m, t, total, kept = np.sin(np.arange(12.0).reshape(3, 4) * x + n), np.ones((3, 4)) * x, 0.0, []
+    for row in m:
+        normalize(row)
+    for row in m:
+        row[0] += x
+        row *= 2.0
+        if row[0] > 1:
+            bump(row, 1)
+            continue
+        total += row[1]
+        if total > 5:
+            break
+    for k, row in enumerate(m):
+        row[k] = x * k
+        row -= m[0, 3]
+        kept.append(row.copy())
+    for one, other in zip(m, t, strict=True):
+        add_row(one, other, x)
+        exchange(one, other)
+    for i in range(n):
+        for row in t:
+            row += i
+            row.sort()
+    if x > n - 2:
+        for row in t:
+            bump(row, n)
+    for row, factor in zip(m, np.arange(3.0)):  # noqa: B905  (the factors are numbers)
+        total += factor * row[0]
+    for value in m[0]:
+        total += value
+    return m, t, total, kept
+
+
+def returns_from_a_loop_over_rows(m, x):
+    for row in m:
+        row += x
+        if row[0] > 1:
+            return row[1]
+    return 0.0
+
+
+def rows_of_parameters_and_attributes(x, n):
+    net, m = Net(x), np.arange(12.0).reshape(3, 4)
+    for row in net.w:
+        normalize(row)
+        net.w[0, 0] += 1.0
+    return net.w, returns_from_a_loop_over_rows(m, x), m
+
+
+def loops_over_others(x, n):
+    tables, total = {"a": 1.0, "b": x}, 0.0
+    for name in tables:  # noqa: PLC0206  (over keys)
+        str(name)
+        total += tables[name]
+    for pair in ((1.0, x), (2.0, x)):
+        sum(pair)
+        total += pair[1]
+    for value in np.arange(3.0) * x:
+        str(value)
+        total += value
+    return total
+
+
 def copies_do_not_change(x, n):
     m, chosen = np.ones((4, 3)) * x, np.array([0, 2])
     for i in range(n):
@@ -310,7 +450,9 @@ def fails(a, x):
 
 CASES = [rows_of_a_matrix, known_rows, slices, rows_in_containers, attributes, recursion, cube, with_results,
          arguments_by_keyword, indices_are_computed_once, nested_function, integers, early_returns, sorted_rows,
-         orthogonalized, rows_beside_rows, eliminated, copies_do_not_change, an_exception_that_is_caught]
+         orthogonalized, rows_beside_rows, eliminated, two_rows, two_rows_of_a_known_array, pivoted, rows_of_attributes,
+         loops_over_rows, rows_of_parameters_and_attributes, loops_over_others,
+         copies_do_not_change, an_exception_that_is_caught]
 
 
 @pytest.mark.slow
@@ -321,7 +463,7 @@ def test_parts_change_as_in_numpy(function: Any, args: tuple[float, int]) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", [rows_of_a_matrix, slices, attributes])
+@pytest.mark.parametrize("function", [rows_of_a_matrix, slices, attributes, two_rows, pivoted, loops_over_rows])
 def test_gradients_and_batches(function: Any) -> None:
     assert_differentiable(function)
 
@@ -453,14 +595,65 @@ def two_parts_that_may_overlap(x, n):
     return a
 
 
-def swap_rows(a, b):
-    a[0], b[0] = b[0], a[0]  # here
-
-
-def two_rows_that_change(x, n):
+def one_row_by_two_parameters(x, n):
     m = np.ones((3, 4)) * x
-    swap_rows(m[0], m[1])
+    exchange(m[0], m[-3])  # here
     return m
+
+
+def a_row_and_its_column(x, n):
+    m = np.ones((4, 4)) * x
+    exchange(m[n], m[:, 1])  # here
+    return m
+
+
+def a_row_and_its_column_in_a_dict(x, n):
+    tables = {"w": np.ones((4, 4)) * x}
+    exchange(tables["w"][:, 2], tables["w"][0])  # here
+    return tables
+
+
+def slices_with_common_elements(x, n):
+    a = np.ones(8) * x
+    exchange(a[:4], a[3:7])  # here
+    return a
+
+
+def a_row_is_used_after_its_loop(x, n):
+    m = np.ones((3, 4)) * x
+    for row in m:
+        row[0] = x  # here
+    return m, row
+
+
+def one_array_by_two_rows(x, n):
+    m = np.ones((3, 4)) * x
+    for one, other in zip(m, m, strict=True):
+        exchange(one, other)  # here
+    return m
+
+
+def exchange_and_return(a, b):
+    exchange(a, b)
+    return a, b
+
+
+def a_returned_row_of_two(x, n):
+    m = np.ones((2, 3)) * x
+    row, _ = exchange_and_return(m[0], m[1])
+    m[1, 1] = 7.0  # here
+    return m, row
+
+
+def an_array_and_its_row(x, n):
+    m = np.ones((2, 3)) * x
+    add_first_and_all(m[0], m)
+    return m
+
+
+def add_first_and_all(a, m):
+    a[0] += 1.0  # here
+    m += 1.0
 
 
 def keeps_what_it_reads(a, b, kept):
@@ -532,6 +725,8 @@ _OTHERS = "which another name, a container or a view has too and would see chang
 _CALLER = "which the caller, another name or a view has too and would see change in NumPy. Write"
 _KEPT = ("a function changes a part of an array, and keeps it or another one, which in NumPy is a view of the array. "
          "Keep a copy")
+_IN_COMMON = ("a function changes two parts of one array, which have elements in common, or may have them: in NumPy it "
+              "would change both by each. Give it rows at different indices, or copies")
 _NOT_BACK = ("which does not give it back: an expression, the condition of a `while`, or a call by another name. Call "
              "the function in a statement of its own, and use the result")
 
@@ -550,7 +745,16 @@ _NOT_BACK = ("which does not give it back: an expression, the condition of a `wh
     (one_row_twice, add_first, f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a"),
     (two_parts_that_may_overlap, add_first, (
         f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
-    (two_rows_that_change, swap_rows, (
+    (one_row_by_two_parameters, None, _IN_COMMON),
+    (a_row_and_its_column, None, _IN_COMMON),
+    (a_row_and_its_column_in_a_dict, None, _IN_COMMON),
+    (slices_with_common_elements, None, _IN_COMMON),
+    (one_array_by_two_rows, None, _IN_COMMON),
+    (a_row_is_used_after_its_loop, None, (
+        "row[...] = v changes the array of `row`, which is a view of another array, and NumPy would change both. Write "
+        "x[i][j] = v in the place of row = x[i] and row[j] = v; or row = row.copy() before")),
+    (a_returned_row_of_two, None, f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),
+    (an_array_and_its_row, add_first_and_all, (
         f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a")),
     (a_part_with_a_name, bump, f"a[...] = v changes the array of `a`, {_CALLER} a = a.copy() before, and return a"),
     (a_named_part_changes, None, (
@@ -584,6 +788,29 @@ def test_rows_at_traced_indices_differ_when_the_program_runs() -> None:
         "x[k].copy() for the one that it reads\n  at test_changed_parts.py:")
     batched = jit(vmap(python_control_flow(added)))
     np.testing.assert_allclose(batched(np.array([1.5, 0.5]), np.array([2, 1])), [added(1.5, 2), added(0.5, 1)])
+
+
+def test_two_rows_that_change_at_traced_indices_differ_when_the_program_runs() -> None:
+    def turned(m: Any, i: Any, j: Any) -> Any:
+        m = m.copy()
+        rotate(m[i], m[j], 0.6, 0.8)
+        return m
+
+    def turned_if_they_differ(m: Any, i: Any, j: Any) -> Any:
+        m = m.copy()
+        if i != j:
+            rotate(m[i], m[j], 0.6, 0.8)
+        return m
+    m = np.arange(12.0).reshape(4, 3)
+    for i, j in ((0, 1), (3, 0), (-1, 2)):
+        for function in (turned, turned_if_they_differ):
+            np.testing.assert_allclose(jit(python_control_flow(function))(m, i, j), function(m, i, j))
+    with pytest.raises(CheckError) as failed:
+        jit(python_control_flow(turned))(m, -1, 3)
+    assert str(failed.value).startswith(
+        "a function changes two rows of one array, and here they are one row. Write `if i != j:` around the call\n"
+        "  at test_changed_parts.py:")
+    np.testing.assert_array_equal(jit(python_control_flow(turned_if_they_differ))(m, 1, 1), m)
 
 
 def test_what_the_refusal_of_a_condition_says_works() -> None:

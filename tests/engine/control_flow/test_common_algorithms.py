@@ -1,4 +1,4 @@
-"""A hundred functions as people write them, converted and compiled, beside the functions themselves."""
+"""A hundred and fifty functions as people write them, converted and compiled, beside the functions themselves."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 import fxgrad
 from fxgrad import jit, python_control_flow
-from tests.engine.control_flow import common_algorithms, textbook_algorithms
+from tests.engine.control_flow import common_algorithms, everyday_algorithms, textbook_algorithms
 
-FUNCTIONS = [each for module in (common_algorithms, textbook_algorithms)
+FUNCTIONS = [each for module in (common_algorithms, everyday_algorithms, textbook_algorithms)
              for _, each in inspect.getmembers(module, inspect.isfunction)
              if [*inspect.signature(each).parameters] == ["x", "n"]]
 
@@ -27,5 +27,5 @@ def test_compiled_functions_equal_the_function(function: Any) -> None:
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
-def test_there_are_a_hundred_and_six() -> None:
-    assert len(FUNCTIONS) == 106
+def test_there_are_a_hundred_and_fifty() -> None:
+    assert len(FUNCTIONS) == 150

@@ -58,6 +58,18 @@ def both(u, w, i):
     u[i] += w[0]
     w[1:] -= u[i]
 
+def exchange(u, w):
+    kept = u.copy()
+    u[:] = w
+    if w[0] > 0.5:
+        w[:] = kept
+
+def rotate(u, w, v):
+    for t in range(3):
+        u[t], w[t] = 0.6 * u[t] + v * w[t], 0.8 * w[t] - u[t + 1]
+    put(w, 1, v)
+    return u
+
 """
 START = ["    a, b, c = np.zeros(4), np.arange(4.0), x * np.ones(4)",
          "    m, k, s = np.ones((4, 4)), np.arange(16.0).reshape(4, 4).copy(), 0.0"]
@@ -131,7 +143,24 @@ class Writer:
             return [f"{indent}t{level} = {self.draw.choice(['0', 'n'])}",
                     f"{indent}while t{level} < {self.draw.choice(['3', 'n + 1'])}:", f"{indent}    t{level} += 1",
                     *self.block(depth - 1, level + 1)]
+        if self.parts and kind < 0.44:
+            return self.loop_over_rows(level)
         return [indent + self.assignment()]
+
+    def loop_over_rows(self, level: int) -> list[str]:
+        """Return a loop over the rows of a matrix, or of two, that changes them."""
+        indent, one, two = "    " * level, self.draw.choice(self.matrices), self.draw.choice(self.matrices)
+        row, other = f"r{level}", self.draw.choice([f"w{level}", *self.vectors])
+        begin = self.draw.choice([f"for {row} in {one}:", f"for j{level}, {row} in enumerate({one}):"])
+        if other.startswith("w"):
+            begin = f"for {row}, {other} in zip({one}, {two}):"
+        changes = [f"{row}[{self.index()}] += {self.number()}", f"{row} *= {other}", f"{row}.sort()",
+                   f"put({row}, {self.index()}, {self.number()})", f"exchange({row}, {other})",
+                   f"rotate({row}, {other}, {self.number()})", f"add({row}, {other}, {self.number()})",
+                   f"s = {row}[1] - {other}[0]", f"{other} = {row}.copy()", f"if {row}[0] > {self.number()}: break",
+                   f"{one}[{self.index()}, 1] = {row}[2]", f"if {row}[1] > {other}[2]: {row} -= {self.number()}"]
+        lines = self.draw.sample(changes, self.draw.randrange(1, 4))
+        return [indent + begin, *(f"{indent}    {line}" for line in lines)]
 
     def bounds(self) -> str:
         """Return the bounds of a slice of unknown length."""
@@ -172,6 +201,13 @@ class Writer:
             if self.draw.random() < 0.3:
                 read = self.draw.choice([other, f"{matrix}[{self.index()}]", f"{matrix}[:, {self.index()}]"])
                 return f"add({one}, {read}, {self.number()})"
+            if self.draw.random() < 0.35:
+                second = self.draw.choice([f"{matrix}[{self.index()}]", f"{matrix}[:, {self.index()}]", other,
+                                           f"{matrix}[{self.index()}]", f"{matrix}[::-1][{self.index()}]"])
+                return self.draw.choice([
+                    f"exchange({one}, {second})", f"rotate({one}, {second}, {self.number()})",
+                    f"both({one}, {second}, {self.index()})", f"exchange({matrix}[{index}, :2], {matrix}[0, 2:])",
+                    f"{name} = rotate({one}, {second}, {self.number()})", f"exchange({other}[:2], {other}[2:])"])
             if self.draw.random() < 0.3:
                 return f"{name} = renew({one}, {self.index()}, {self.number()})"
         return self.draw.choice([
