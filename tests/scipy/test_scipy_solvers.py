@@ -100,7 +100,8 @@ def test_what_is_refused(call: Callable[[], Any], error: type[Exception], messag
         call()
 
 
-@pytest.mark.parametrize("solver", ["gmres", pytest.param("bicgstab", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("solver", ["gmres", "bicgstab"])
+@pytest.mark.slow
 def test_products_with_hessians_of_jitted_functions(solver: str) -> None:
     """The operator was refused: one equation makes the gradient and its tangent."""
     matrix, x = np.array([[3.0, 0.2], [0.1, 2.0]]), np.array([0.3, -0.4])

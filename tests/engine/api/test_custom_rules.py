@@ -292,9 +292,8 @@ def _inner_functions(module: Any, xp: Any) -> dict[str, Callable[..., Any]]:
         "while": lambda x: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, xp.sin(c[1]) * c[1]), (0, x))[1]}
 
 
-@pytest.mark.parametrize("inner", ["jit", "scan", pytest.param("checkpoint", marks=pytest.mark.slow),
-                                   pytest.param("cond", marks=pytest.mark.slow),
-                                   pytest.param("while", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("inner", ["jit", "scan", "checkpoint", "cond", "while"])
+@pytest.mark.slow
 def test_rules_that_push_forward_through_calls_and_loops(inner: str) -> None:
     """One equation makes the output and its tangent; the output had belonged to the tape of the tangents."""
     x = np.array([0.3, -0.4, 0.8])
