@@ -47,7 +47,11 @@ def _sort_numpy(*operands: Any, dimension: int, num_keys: int) -> list[Any]:
         order = np.argsort(keys[0], axis=dimension, kind="stable")
     else:
         order = np.lexsort(keys[::-1], axis=dimension)
-    return [np.take_along_axis(operand, order, dimension) for operand in operands]
+    if order.ndim == 1:
+        return [operand[order] for operand in operands]
+    index: list[Any] = [*np.indices(order.shape, sparse=True)]
+    index[dimension] = order
+    return [operand[tuple(index)] for operand in operands]
 
 
 def _sort_xla(lax: Any, *operands: Any, dimension: int, num_keys: int) -> list[Any]:
