@@ -24,12 +24,12 @@ from fxgrad.engine.transparency.reading import Reader
 from fxgrad.engine.transparency.recording import (
     IMMUTABLE,
     Recorder,
+    as_known,
     call_method,
     call_update,
     is_library,
     is_of_numbers,
     is_recorded,
-    known,
 )
 from fxgrad.engine.transparency.sources import FunctionNode, syntax_tree
 from fxgrad.engine.transparency.values import (
@@ -127,9 +127,10 @@ class Interpreter:
         plan.guard(f"len({code}.__defaults__ or ()) == {len(given)} and len({code}.__kwdefaults__ or ()) == "
                    f"{len(named)}")
         defaults = [self.reader.item(f"{code}.__defaults__[{place}]", value, node,
-                               title=f"default {place} of {function.__name__}") for place, value in enumerate(given)]
+                                     title=f"default {place} of {function.__name__}")
+                    for place, value in enumerate(given)]
         keyword_defaults = {name: self.reader.item(f"{code}.__kwdefaults__[{name!r}]", value, node,
-                                             title=f"default of {name} in {function.__name__}")
+                                                   title=f"default of {name} in {function.__name__}")
                             for name, value in named.items()}
         return self._run(tree, frame, defaults, keyword_defaults, args, options, node)
 
@@ -477,7 +478,7 @@ class Interpreter:
 
     def known_result(self, function: Callable[..., Any], values: Sequence[Any], node: ast.AST) -> Known:
         """Return the result of a function of known values."""
-        return known(guarded(node, function, *values))
+        return as_known(guarded(node, function, *values))
 
     # --- calls -------------------------------------------------------------------------------------------
 
@@ -645,7 +646,7 @@ class Interpreter:
                 self._plan.guard_type(item)
             return Known(getattr(value, name))
         if name in _ARRAY_VIEWS:
-            return known(getattr(value, name)) if isinstance(item, Known) else self._plan.compute(
+            return as_known(getattr(value, name)) if isinstance(item, Known) else self._plan.compute(
                 f"{item.code}.{name}", getattr(value, name))
         if name in _ARRAY_METHODS:
             method = functools.partial(call_method, name)
@@ -691,7 +692,7 @@ class Interpreter:
             for place in range(len(item.value)):
                 yield self._plan.compute(f"{item.code}[{place}]", item.value[place])
         elif isinstance(item, Known) and isinstance(item.value, np.ndarray) and item.value.ndim:
-            yield from map(known, item.value)
+            yield from map(as_known, item.value)
         elif isinstance(item, Known) and isinstance(item.value, tuple | range | str):
             yield from map(Known, item.value)
         elif isinstance(item, Path) and type(item.value) is dict:

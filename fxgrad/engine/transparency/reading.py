@@ -81,8 +81,9 @@ class Reader:
     # --- containers and objects ------------------------------------------------------------------------
 
     def length(self, item: Path) -> Known:
-        """Return the length of a list, tuple or dict that outlives the call."""
-        self._plan.guard(f"len({item.code}) == {len(item.value)}")
+        """Return the length of a list, tuple or dict that outlives the call; those of lists and tuples are guarded."""
+        if type(item.value) is dict:
+            self._plan.guard(f"len({item.code}) == {len(item.value)}")
         return Known(len(item.value))
 
     def has_key(self, item: Path, key: Any, node: ast.AST) -> bool:
@@ -127,7 +128,7 @@ class Reader:
     def of_class(self, item: Function, name: str, node: ast.AST) -> Item:
         """Return an attribute of a class, which is guarded by identity: a value, or a function of it."""
         kind = item.value
-        found = _of_class(kind, name)
+        found = _kept_by_class(kind, name)
         if type(kind) is not type or found is None:
             raise Refusal(f"the attribute {name} of the class {kind.__name__} is computed, or is not there", node)
         if hasattr(type(found), "__get__") and not isinstance(found, FunctionType | staticmethod):
@@ -141,7 +142,7 @@ class Reader:
             raise Refusal("an object in a container among the arguments is read", node)
         is_plain = kind.__getattribute__ in _PLAIN_READS and not hasattr(kind, "__getattr__") and hasattr(
             owner, "__dict__") and type(kind) is type
-        of_class = _of_class(kind, name)
+        of_class = _kept_by_class(kind, name)
         is_method = isinstance(of_class, FunctionType)
         if not is_plain or (of_class is not None and not is_method and hasattr(type(of_class), "__get__")):
             raise Refusal(f"the attribute {name} of an object of class {kind.__name__} is computed", node)
@@ -157,14 +158,14 @@ class Reader:
         return Function(of_class, item, plan.constant(of_class))
 
 
-def _of_class(kind: type, name: str) -> Any:
+def _kept_by_class(kind: type, name: str) -> Any:
     """Return what a class or the first of its bases has under a name, as it is kept there; None if there is nothing."""
     return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
 
 
 def user_call(value: Any) -> FunctionType | None:
     """Return the method that a call of a user's object runs; None for functions, classes and objects of libraries."""
-    found = _of_class(type(value), "__call__") if type(type(value)) is type else None
+    found = _kept_by_class(type(value), "__call__") if type(type(value)) is type else None
     return found if isinstance(found, FunctionType) and not is_library(found) else None
 
 

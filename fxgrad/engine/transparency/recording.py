@@ -159,11 +159,11 @@ class Recorder:
         if isinstance(result, tuple):  # a named one, of which only the items are interpreted
             return Fresh(tuple([self._wrap(each, data, node) for each in result]))
         if not data and isinstance(result, (*IMMUTABLE, np.ndarray)):
-            return known(result)
+            return as_known(result)
         raise self._plan.needs_contents(data, "a library function returns what is not traced", node)
 
 
-def known(value: Any) -> Known:
+def as_known(value: Any) -> Known:
     """Return a value that follows from what is known; nobody writes to it from now on."""
     if isinstance(value, np.ndarray) and value.flags.writeable:
         value.flags.writeable = False

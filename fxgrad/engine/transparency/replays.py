@@ -363,11 +363,12 @@ def direct_call(replay: Replay, program: Program, captured: Sequence[Any], value
     plan = replay.plan
     codes = [f"{code}.view(ndarray)" if type(value) is Array else code
              for code, value in zip(replay.codes, loaded, strict=True)]
-    given = ", ".join([*map(plan.constant, plain_outside(captured)), *codes, *replay.leaves])
+    captured, loaded = plain_outside(captured), plain_outside(loaded)
+    given = ", ".join([*map(plan.constant, captured), *codes, *replay.leaves])
     slots = iter([f"r[{values + place}]" for place in range(len(replay.leaves))])
     trees = [make(slots) for make in replay.trees]
     gradient = trees[0] if single else f"({', '.join(trees)},)"
-    is_frequent = all(type(value) in FREQUENT for value in (*plain_outside(captured), *plain_outside(loaded), *leaves))
+    is_frequent = all(type(value) in FREQUENT for value in (*captured, *loaded, *leaves))
     default, executor, epoch = replay.settings
     # The program runs outside of the block that takes exceptions for misses.
     return plan.function([_SETTINGS_DIFFER, *plan.argument_lines, *plan.lines], [
@@ -576,10 +577,10 @@ def perturbed(value: Any) -> Any:
     else:
         with np.errstate(all="ignore"):
             made = (value * value.dtype.type(1.25) + value.dtype.type(0.375)).astype(value.dtype)
-    return _of_class(made, value)
+    return _copy_like(made, value)
 
 
-def _of_class(made: Any, value: Any) -> Any:
+def _copy_like(made: Any, value: Any) -> Any:
     """Return a copy of an array of the class of another one, and writable if that is."""
     made = np.array(made)
     made.flags.writeable = value.flags.writeable
@@ -600,4 +601,4 @@ def contrasting(value: Any) -> Any:
         made = np.roll(value.reshape(-1), 1).reshape(value.shape)
     else:
         made = np.negative(np.asarray(perturbed(value)))
-    return _of_class(made, value)
+    return _copy_like(made, value)
