@@ -7,7 +7,7 @@ from typing import Any
 
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.frontend.strict import apply_elementwise, document_function
-from fxgrad.engine.ops import gamma, special
+from fxgrad.engine.ops import gamma, hypergeometric, special
 
 __all__ = ["bessel_i0e", "bessel_i1e", "betainc", "digamma", "erf", "erf_inv", "erfc", "igamma", "igamma_grad_a",
            "igammac", "lgamma", "polygamma", "random_gamma_grad", "zeta"]
@@ -93,4 +93,4 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
     >>> round(float(betainc(1.0, 2.0, 0.5)), 6)
     0.75
     """
-    return apply_elementwise("betainc", gamma.regularized_incomplete_beta_p, a, b, x)
+    return apply_elementwise("betainc", hypergeometric.regularized_incomplete_beta_p, a, b, x)

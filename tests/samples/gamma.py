@@ -1,4 +1,4 @@
-"""Samples of `engine.ops.gamma` and `engine.ops.integrals`, whose kernels are compiled: few are in the quick tier."""
+"""Samples of `engine.ops.gamma`, `hypergeometric` and `integrals`, which are compiled: few are in the quick tier."""
 
 from __future__ import annotations
 
@@ -13,8 +13,16 @@ from fxgrad.engine.ops.gamma import (
     igamma_p,
     igammac_p,
     random_gamma_grad_p,
-    regularized_incomplete_beta_p,
     zeta_p,
+)
+from fxgrad.engine.ops.hypergeometric import (
+    hyp1f1_grad_a_p,
+    hyp1f1_grad_b_p,
+    hyp1f1_p,
+    hyp2f1_grad_a_p,
+    hyp2f1_grad_c_p,
+    hyp2f1_p,
+    regularized_incomplete_beta_p,
 )
 from fxgrad.engine.ops.integrals import (
     cosine_integral_p,
@@ -25,8 +33,6 @@ from fxgrad.engine.ops.integrals import (
     expn_p,
     fresnel_cosine_p,
     fresnel_sine_p,
-    hyp1f1_p,
-    hyp2f1_p,
     owens_t_p,
     sine_integral_p,
     spence_p,
@@ -69,7 +75,7 @@ SAMPLES: dict[Primitive, list[Sample]] = {
     zeta_p: [*samples((1.5, 6), (0.5, 5), dtypes=HALVES, tolerance=10),
              Sample(np.array([1.0, 0.5, 2.0]), np.array([1.0, 1.0, -1.0]), without=ENDS)],
     regularized_incomplete_beta_p: [
-        *samples((0.5, 4), (0.5, 4), (0.1, 0.9), dtypes=HALVES, fixed=[0, 1], tolerance=10),
+        *samples((0.5, 4), (0.5, 4), (0.1, 0.9), dtypes=HALVES, without=NO_SECOND, tolerance=10),
         Sample(np.array([1.0, 2.0]), np.array([2.0, 3.0]), np.array([0.0, 1.0]), without=ENDS)],
     erfcx_p: samples((-2, 4)),
     dawsn_p: samples((-3, 3)),
@@ -88,6 +94,10 @@ SAMPLES: dict[Primitive, list[Sample]] = {
     fresnel_sine_p: samples((-1.2, 2.5)),
     fresnel_cosine_p: samples((-1.2, 2.5)),
     spence_p: samples((0.2, 3)),
-    hyp1f1_p: samples((0.5, 2), (1, 3), (-2, 2), fixed=[0, 1]),
-    hyp2f1_p: samples((0.5, 2), (0.5, 2), (2, 4), (-0.4, 0.7), fixed=[0, 1, 2]),
+    hyp1f1_p: samples((0.5, 2), (1, 3), (-2, 2), without=NO_SECOND),
+    hyp2f1_p: samples((0.5, 2), (0.5, 2), (2, 4), (-0.4, 0.7), without=NO_SECOND),
+    hyp1f1_grad_a_p: samples((0.5, 2), (1, 3), (-2, 2), fixed=[0, 1]),
+    hyp1f1_grad_b_p: samples((0.5, 2), (1, 3), (-2, 2), fixed=[0, 1]),
+    hyp2f1_grad_a_p: samples((0.5, 2), (0.5, 2), (2, 4), (-0.4, 0.7), fixed=[0, 1, 2]),
+    hyp2f1_grad_c_p: samples((0.5, 2), (0.5, 2), (2, 4), (-0.4, 0.7), fixed=[0, 1, 2]),
 }

@@ -23,6 +23,7 @@ from fxgrad.engine.ops import (
     factorizations,
     fft,
     gamma,
+    hypergeometric,
     indexing,
     integrals,
     joining,
@@ -57,7 +58,7 @@ from fxgrad.engine.ops import (
 
 __all__ = ["arithmetic", "barrier", "below_byte", "select", "comparison", "conversion", "convolution", "creation",
            "cumulative", "determinant", "dynamic", "eigen", "exponential", "factorizations", "fft", "gamma",
-           "indexing", "integrals", "joining", "matrices", "matrix_functions", "moving", "ordering",
+           "hypergeometric", "indexing", "integrals", "joining", "matrices", "matrix_functions", "moving", "ordering",
            "parts", "pointwise", "pool", "products", "pseudoinverse", "ragged", "random", "reduced_forms",
            "reductions", "samplers", "shaping", "singular", "structural", "special", "strong", "strong_solves",
            "topk", "triangular", "trigonometric", "varying", "windows", "xla_kernels"]

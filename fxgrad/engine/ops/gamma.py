@@ -1,4 +1,4 @@
-"""The incomplete gamma and beta functions and zeta: igamma igammac igamma_grad_a random_gamma_grad zeta betainc.
+"""Incomplete gamma functions, beta and zeta functions: igamma igammac igamma_grad_a random_gamma_grad betaln zeta.
 
 The kernels are XLA's, for NumPy arrays too, on the CPU. Formulas are those of the DLMF (dlmf.nist.gov).
 """
@@ -16,7 +16,7 @@ from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.engine.ops.comparison import eq, lt
 from fxgrad.engine.ops.cumulative import cumprod, cumsum
-from fxgrad.engine.ops.exponential import exp, log, log1p, pow
+from fxgrad.engine.ops.exponential import exp, log, pow
 from fxgrad.engine.ops.families import lax_function
 from fxgrad.engine.ops.pointwise import align, elementwise, operation
 from fxgrad.engine.ops.select import where
@@ -66,7 +66,7 @@ betaln_p = by_xla("betaln", 2, [lambda t, out, a, b: _betaln_tangent(t, a, b),
 betaln = operation(betaln_p)
 
 
-def _times(x: Any, y: Any) -> Any:
+def times_or_zero(x: Any, y: Any) -> Any:
     """Return x y, and 0 where x is 0, also for an infinite y."""
     zero = eq(x, 0.0)
     return where(zero, 0.0, mul(x, where(zero, 1.0, y)))
@@ -74,7 +74,7 @@ def _times(x: Any, y: Any) -> Any:
 
 def _density(a: Any, x: Any) -> Any:
     """Return the gamma density, x^(a-1) e^-x / Gamma(a): the derivative of igamma in x (DLMF 8.8.13)."""
-    return exp(sub(sub(_times(sub(a, 1.0), log(x)), x), lgamma(a)))
+    return exp(sub(sub(times_or_zero(sub(a, 1.0), log(x)), x), lgamma(a)))
 
 
 igamma_p = by_xla("igamma", 2, [lambda t, out, a, x: mul(t, igamma_grad_a(a, x)),
@@ -138,16 +138,5 @@ zeta_p = by_xla("zeta", 2, [lambda t, out, x, q: mul(t, _zeta_slope(x, q)),
                              lambda t, out, x, q: neg(mul(t, mul(x, zeta(add(x, 1.0), q))))])
 
 
-def _beta_density(a: Any, b: Any, x: Any) -> Any:
-    """x^(a-1) (1-x)^(b-1) / B(a, b) (DLMF 8.17.1)."""
-    scale = sub(lgamma(add(a, b)), add(lgamma(a), lgamma(b)))
-    return exp(add(scale, add(_times(sub(a, 1.0), log(x)), _times(sub(b, 1.0), log1p(neg(x))))))
-
-
-regularized_incomplete_beta_p = by_xla(
-    "regularized_incomplete_beta", 3, [no_derivative("betainc(a, b, x)", "a"), no_derivative("betainc(a, b, x)", "b"),
-                                       lambda t, out, a, b, x: mul(t, _beta_density(a, b, x))],
-    xla=lax_function("betainc"))
-
-igamma, igammac, igamma_grad_a, random_gamma_grad, zeta, betainc = map(operation, (
-    igamma_p, igammac_p, igamma_grad_a_p, random_gamma_grad_p, zeta_p, regularized_incomplete_beta_p))
+igamma, igammac, igamma_grad_a, random_gamma_grad, zeta = map(operation, (
+    igamma_p, igammac_p, igamma_grad_a_p, random_gamma_grad_p, zeta_p))

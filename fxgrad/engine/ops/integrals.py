@@ -1,4 +1,4 @@
-"""Functions defined by integrals and series: exponential, sine, Fresnel integrals, hypergeometric functions.
+"""Functions defined by integrals: exponential, sine and Fresnel integrals, Dawson's, Owen's T, Spence's function.
 
 The kernels are those of jax.scipy.special, for NumPy arrays too, on the CPU. Derivatives are closed forms of the DLMF
 (dlmf.nist.gov), whose sections are named.
@@ -17,7 +17,7 @@ from fxgrad.engine.ops.comparison import gt, lt
 from fxgrad.engine.ops.exponential import exp, log, square
 from fxgrad.engine.ops.gamma import by_xla, no_derivative
 from fxgrad.engine.ops.parts import abs
-from fxgrad.engine.ops.pointwise import align, operation
+from fxgrad.engine.ops.pointwise import operation
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import erf, in_powers
 from fxgrad.engine.ops.trigonometric import cos, sin
@@ -162,72 +162,3 @@ def _spence_tangent(t: Any, out: Any, x: Any) -> Any:
 
 spence_p = by_xla("spence", 1, [_spence_tangent], xla=special("spence"))
 spence = operation(spence_p)
-
-# --- hypergeometric functions (DLMF 13.3.15, 15.5.1) ----------------------------------------------------------------
-
-
-def _hyp1f1_tangent(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
-    return mul(t, mul(div(a, b), hyp1f1(add(a, 1.0), add(b, 1.0), x)))
-
-
-def _hyp2f1_tangent(t: Any, out: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
-    return mul(t, mul(div(mul(a, b), c), hyp2f1(add(a, 1.0), add(b, 1.0), add(c, 1.0), x)))
-
-
-def _hyp1f1_xla(lax: Any, a: Any, b: Any, x: Any) -> Any:
-    """Call jax's for x >= 0; below by Kummer's transformation (DLMF 13.2.39), whose terms have one sign.
-
-    Where its exponential underflows, by the asymptotic series (13.7.1).
-    """
-    zero, one = lax.full_like(x, 0.0), lax.full_like(x, 1.0)
-    below = lax.lt(x, lax.full_like(x, -1.0))
-    far = lax.lt(x, lax.full_like(x, -600.0 if x.dtype.itemsize == 8 else -70.0))
-    size = lax.abs(x)
-    near = special("hyp1f1")(lax, lax.select(below, lax.sub(b, a), a), b,
-                             lax.select(far, one, lax.select(below, size, x)))
-    near = lax.mul(near, lax.exp(lax.select(below, x, zero)))
-    size, series = lax.select(far, size, one), one
-    for k in range(8, 0, -1):
-        factor = lax.mul(lax.add(a, lax.full_like(x, k - 1.0)), lax.add(lax.sub(a, b), lax.full_like(x, float(k))))
-        series = lax.add(one, lax.mul(lax.div(factor, lax.mul(size, lax.full_like(x, float(k)))), series))
-    gammas = lax.exp(lax.sub(lax.lgamma(b), lax.lgamma(lax.sub(b, a))))
-    sign = lax.mul(special("gammasgn")(lax, b), special("gammasgn")(lax, lax.sub(b, a)))
-    return lax.select(far, lax.mul(lax.mul(lax.mul(sign, gammas), lax.pow(size, lax.neg(a))), series), near)
-
-
-def _hyp2f1_xla(lax: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
-    """Call jax's where |x| is small; below by Pfaff's transformation (DLMF 15.8.1), near 1 with up to 10,000 terms.
-
-    jax's stops early near 1, and diverges below -1.
-    """
-    one, bound = lax.full_like(x, 1.0), lax.full_like(x, 0.9)
-    below = lax.bitwise_and(lax.lt(x, lax.full_like(x, -0.5)), lax.gt(x, lax.full_like(x, -math.inf)))
-    other = lax.select(below, lax.sub(c, b), b)
-    point = lax.select(below, lax.div(x, lax.sub(x, one)), x)
-    scale = lax.pow(lax.select(below, lax.sub(one, x), one), lax.neg(a))
-    close = lax.bitwise_and(lax.gt(point, bound), lax.lt(point, one))
-    near = special("hyp2f1")(lax, a, other, c, lax.select(close, bound, point))
-    safe = lax.select(close, point, lax.full_like(x, 0.0))
-    eps = lax.full_like(x, 1e-17 if x.dtype.itemsize == 8 else 1e-9)
-
-    def goes_on(state: Any) -> Any:
-        count, term, total = state
-        unfinished = lax.gt(lax.abs(term), lax.mul(lax.abs(total), lax.mul(eps, lax.sub(one, safe))))
-        return lax.bitwise_and(lax.lt(count, np.float32(1e4)), lax.reduce_or(unfinished, (*range(x.ndim),)))
-
-    def next_term(state: Any) -> Any:
-        count, term, total = state
-        k = lax.mul(one, lax.convert_element_type(count, x.dtype))
-        ratio = lax.div(lax.mul(lax.add(a, k), lax.add(other, k)), lax.mul(lax.add(c, k), lax.add(k, one)))
-        term = lax.mul(term, lax.mul(ratio, safe))
-        return count + np.float32(1), term, lax.add(total, term)
-
-    total = lax.while_loop(goes_on, next_term, (np.float32(0), one, one))[2]
-    return lax.mul(scale, lax.select(close, total, near))
-
-
-hyp1f1_p = by_xla("hyp1f1", 3, [no_derivative("hyp1f1(a, b, x)", name) for name in "ab"] + [_hyp1f1_tangent],
-                  xla=lambda lax, a, b, x: _hyp1f1_xla(lax, *align(lax, a, b, x)))
-hyp2f1_p = by_xla("hyp2f1", 4, [no_derivative("hyp2f1(a, b, c, x)", name) for name in "abc"] + [_hyp2f1_tangent],
-                  xla=lambda lax, a, b, c, x: _hyp2f1_xla(lax, *align(lax, a, b, c, x)))
-hyp1f1, hyp2f1 = operation(hyp1f1_p), operation(hyp2f1_p)

@@ -10,7 +10,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import as_array_operand, as_integer, promote_inexact, refuse_complex
 from fxgrad.engine.frontend.ufuncs import Elementwise, composite_function
 from fxgrad.engine.ops import gamma as gamma_room
-from fxgrad.engine.ops import integrals, special
+from fxgrad.engine.ops import hypergeometric, integrals, special
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
 from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt
 from fxgrad.engine.ops.exponential import exp, expm1, log, log1p, logistic, square
@@ -167,7 +167,8 @@ gammaincc = _special("gammaincc", gamma_room.igammac,
                      "Return the regularized upper incomplete gamma function Q(a, x).", 2)
 betaln = _special("betaln", gamma_room.betaln, "Return the logarithm of the absolute value of the beta function.", 2)
 beta = _special("beta", _beta, "Return the beta function: gamma(a) gamma(b) / gamma(a + b).", 2)
-betainc = _special("betainc", gamma_room.betainc, "Return the regularized incomplete beta function I_x(a, b).", 3)
+betainc = _special("betainc", hypergeometric.betainc,
+                   "Return the regularized incomplete beta function I_x(a, b), with derivatives in all of them.", 3)
 poch = _special("poch", lambda z, m: where(eq(m, 0.0), 1.0, div(_gamma(add(z, m)), _gamma(z))),
                 "Pochhammer's symbol: gamma(z + m) / gamma(z).", 2)
 _zeta = composite_function(gamma_room.zeta)
@@ -233,8 +234,10 @@ expi = _special("expi", integrals.expi, "Return the exponential integral Ei: of 
 expn = _special("expn", integrals.expn,
                 "Return the exponential integral E_n: of exp(-x t) / t^n from 1 to infinity.", 2)
 spence = _special("spence", integrals.spence, "Spence's function: the integral of log(t) / (1 - t) from 1 to x.")
-hyp1f1 = _special("hyp1f1", integrals.hyp1f1, "Kummer's confluent hypergeometric function 1F1(a; b; x).", 3)
-hyp2f1 = _special("hyp2f1", integrals.hyp2f1, "Gauss's hypergeometric function 2F1(a, b; c; x).", 4)
+hyp1f1 = _special("hyp1f1", hypergeometric.hyp1f1,
+                  "Kummer's confluent hypergeometric function 1F1(a; b; x), with derivatives in all of them.", 3)
+hyp2f1 = _special("hyp2f1", hypergeometric.hyp2f1,
+                  "Gauss's hypergeometric function 2F1(a, b; c; x) for x <= 1, with derivatives in all of them.", 4)
 _sici = [composite_function(function) for function in (integrals.sine_integral, integrals.cosine_integral)]
 _fresnel = [composite_function(function) for function in (integrals.fresnel_sine, integrals.fresnel_cosine)]
 

@@ -75,7 +75,8 @@ kinds.enter(
     primitives.igamma, primitives.igamma_grad_a, primitives.igammac,
     primitives.bessel_i0e, primitives.bessel_i1e, primitives.cosine_integral, primitives.sine_integral,
     primitives.dawsn, primitives.exp1, primitives.expi, primitives.expn, primitives.fresnel_cosine,
-    primitives.fresnel_sine, primitives.hyp1f1, primitives.hyp2f1, primitives.owens_t, primitives.spence,
+    primitives.fresnel_sine, primitives.hyp1f1, primitives.hyp1f1_grad_a, primitives.hyp1f1_grad_b,
+    primitives.hyp2f1, primitives.hyp2f1_grad_a, primitives.hyp2f1_grad_c, primitives.owens_t, primitives.spence,
     primitives.wofz, primitives.regularized_incomplete_beta,
     # matrices and transforms
     primitives.cholesky, primitives.cofactor, primitives.det, primitives.slogdet, primitives.eig,

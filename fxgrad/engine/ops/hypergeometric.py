@@ -1,0 +1,476 @@
+"""The hypergeometric functions hyp1f1 and hyp2f1, and the incomplete beta function, which is one: betainc.
+
+Their derivatives in all parameters are functions of their own (hyp1f1_grad_a hyp1f1_grad_b hyp2f1_grad_a
+hyp2f1_grad_c). XLA computes all for NumPy arrays too, on the CPU. Formulas are those of the DLMF (dlmf.nist.gov).
+
+Near 0 a series is summed. Where its terms change signs, and near its singularity, it loses digits or does not end; so
+from there on the differential equation of the function is followed by Taylor series, which lose few (Pearson, Olver and
+Porter, Numerical methods for the computation of the confluent and Gauss hypergeometric functions, 2017, section 4.8).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fxgrad.engine.ops import xla_kernels
+from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
+from fxgrad.engine.ops.comparison import eq, gt
+from fxgrad.engine.ops.exponential import exp, log, log1p
+from fxgrad.engine.ops.families import lax_function
+from fxgrad.engine.ops.gamma import betaln, by_xla, no_derivative, times_or_zero
+from fxgrad.engine.ops.pointwise import align, operation
+from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.special import digamma
+
+special = xla_kernels.special
+
+# --- series ---------------------------------------------------------------------------------------------------------
+
+_MOST_TERMS = np.float32(2e4)
+Direction = tuple[Sequence[Any], Sequence[Any]]
+"""The rates at which the upper and the lower parameters change."""
+
+
+def _tiny(lax: Any, x: Any) -> Any:
+    return lax.full_like(x, 1e-17 if x.dtype.itemsize == 8 else 1e-9)
+
+
+def _any(lax: Any, flags: Sequence[Any]) -> Any:
+    return lax.reduce_or(functools.reduce(lax.bitwise_or, flags), (*range(flags[0].ndim),))
+
+
+def _rate_of_product(lax: Any, factors: Sequence[Any], rates: Sequence[Any], constant: Any) -> Any:
+    """Return the rate of change of a product with a constant, from those of its factors."""
+    return functools.reduce(lax.add, [
+        functools.reduce(lax.mul, [rate, *factors[:number], *factors[number + 1:]], constant)
+        for number, rate in enumerate(rates)])
+
+
+def _series(lax: Any, tops: Sequence[Any], bottoms: Sequence[Any], x: Any, along: Direction | None = None) -> list[Any]:
+    """Sum the terms t_k of a hypergeometric series (DLMF 16.2.1), and k t_k, the terms of x times its derivative.
+
+    Two more results are the derivatives of both sums `along` a direction of the parameters. The terms have the ratio
+    prod(tops + k) / prod(bottoms + k) x / (k + 1), so their derivatives have a recurrence too, which holds where a
+    parameter is 0 or a negative integer, as sums of digamma functions do not. Sums that take too many terms are NaN.
+    """
+    zero, one, tiny = lax.full_like(x, 0.0), lax.full_like(x, 1.0), _tiny(lax, x)
+
+    def unfinished(count: Any, terms: Sequence[Any], moments: Sequence[Any]) -> Any:
+        following = lax.convert_element_type(count + np.float32(1), x.dtype)
+        return [lax.gt(lax.mul(lax.abs(term), following), lax.mul(lax.abs(moment), tiny))
+                for term, moment in zip(terms, moments, strict=True)]
+
+    def goes_on(state: Any) -> Any:
+        count, terms, _, moments = state
+        return lax.bitwise_and(lax.lt(count, _MOST_TERMS), _any(lax, unfinished(count, terms, moments)))
+
+    def next_terms(state: Any) -> Any:
+        count, terms, sums, moments = state
+        k = lax.mul(one, lax.convert_element_type(count, x.dtype))
+        factors = [lax.add(top, k) for top in tops]
+        rest = lax.div(x, lax.add(k, one))
+        for bottom in bottoms:
+            rest = lax.div(rest, lax.add(bottom, k))
+        ratio = functools.reduce(lax.mul, factors, rest)
+        made = [lax.mul(terms[0], ratio)]
+        if along is not None:
+            slope = lax.mul(terms[1], ratio)
+            slope = lax.add(slope, lax.mul(terms[0], _rate_of_product(lax, factors, along[0], rest)))
+            for bottom, rate in zip(bottoms, along[1], strict=True):
+                slope = lax.sub(slope, lax.mul(made[0], lax.div(rate, lax.add(bottom, k))))
+            made.append(slope)
+        k = lax.add(k, one)
+        return (count + np.float32(1), made, [lax.add(total, term) for total, term in zip(sums, made, strict=True)],
+                [lax.add(total, lax.mul(term, k)) for total, term in zip(moments, made, strict=True)])
+
+    first = [one] if along is None else [one, zero]
+    count, terms, sums, moments = lax.while_loop(goes_on, next_terms, (
+        np.float32(0), first, first, [zero for _ in first]))
+    given = functools.reduce(lax.add, (*tops, *bottoms), x)
+    unknown = functools.reduce(lax.bitwise_or, unfinished(count, terms, moments), lax.ne(given, given))
+    return [lax.select(unknown, lax.full_like(x, math.nan), result) for result in (*sums, *moments)]
+
+
+def _is_polynomial(lax: Any, top: Any, rate: Any) -> Any:
+    """Return where a series ends, since an upper parameter is 0 or a negative integer, and stays so."""
+    zero = lax.full_like(top, 0.0)
+    is_end = lax.bitwise_and(lax.le(top, zero), lax.eq(lax.floor(top), top))
+    return lax.bitwise_and(is_end, lax.eq(rate, zero))
+
+
+def _values_and_slopes(lax: Any, sums: Sequence[Any], x: Any) -> list[Any]:
+    """Return the results of `_series` as the function and its derivative in x, then those of its derivative."""
+    divisor, count = lax.select(lax.eq(x, lax.full_like(x, 0.0)), lax.full_like(x, 1.0), x), len(sums) // 2
+    return [each for total, moment in zip(sums[:count], sums[count:], strict=True)
+            for each in (total, lax.div(moment, divisor))]
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+class _Equation(NamedTuple):
+    """A differential equation at a point, scale F'' + linear F' - prod(tops) F = 0.
+
+    Beside it the coefficients change so that the terms u_n of the Taylor series for a step of a `size` have
+    (n + 2) (n + 1) scale u_(n+2) = prod(tops + n) size^2 u_n - (n + 1) (n spread + linear) size u_(n+1).
+    """
+
+    tops: Sequence[Any]
+    scale: Any
+    spread: Any
+    linear: Any
+    in_tops: Sequence[Any]
+    in_linear: Any
+    """The rates of change of `tops` and `linear`; the others do not depend on the parameters."""
+
+
+def _step(lax: Any, equation: _Equation, size: Any, values: Sequence[Any]) -> list[Any]:
+    """Return F and F', and their derivatives along a direction if `values` has these, further on by a `size`."""
+    one, tiny = lax.full_like(size, 1.0), _tiny(lax, size)
+    square = lax.mul(size, size)
+
+    def goes_on(state: Any) -> Any:
+        count, olds, news, _, moments = state
+        n = lax.convert_element_type(count + np.float32(1), size.dtype)
+        return _any(lax, [lax.gt(lax.mul(lax.max(lax.abs(old), lax.abs(new)), n), lax.mul(lax.abs(moment), tiny))
+                          for old, new, moment in zip(olds, news, moments, strict=True)])
+
+    def next_terms(state: Any) -> Any:
+        count, olds, news, sums, moments = state
+        n = lax.mul(one, lax.convert_element_type(count, size.dtype))
+        after = lax.add(n, one)
+        factors, forward = [lax.add(top, n) for top in equation.tops], lax.mul(after, size)
+        of_old = functools.reduce(lax.mul, factors, square)
+        of_new = lax.mul(lax.add(lax.mul(n, equation.spread), equation.linear), forward)
+        made = [lax.sub(lax.mul(of_old, old), lax.mul(of_new, new)) for old, new in zip(olds, news, strict=True)]
+        if len(made) > 1:
+            in_old = _rate_of_product(lax, factors, equation.in_tops, square)
+            in_new = lax.mul(equation.in_linear, forward)
+            made[1] = lax.add(made[1], lax.sub(lax.mul(in_old, olds[0]), lax.mul(in_new, news[0])))
+        number = lax.add(after, one)
+        divisor = lax.mul(lax.mul(number, after), equation.scale)
+        made = [lax.div(each, divisor) for each in made]
+        return (count + np.float32(1), news, made,
+                [lax.add(total, term) for total, term in zip(sums, made, strict=True)],
+                [lax.add(total, lax.mul(term, number)) for total, term in zip(moments, made, strict=True)])
+
+    olds, news = [*values[::2]], [lax.mul(slope, size) for slope in values[1::2]]
+    sums = [lax.add(old, new) for old, new in zip(olds, news, strict=True)]
+    _, _, _, sums, moments = lax.while_loop(goes_on, next_terms, (np.float32(0), olds, news, sums, news))
+    return _values_and_slopes(lax, [*sums, *moments], size)
+
+
+_MOST_STEPS = 5000
+_STEP = 3.0
+"""A step over which another solution of the equation changes by a factor of exp(_STEP) loses the digits of that."""
+
+
+def _follow(lax: Any, equation_at: Callable[[Any], _Equation], length_at: Callable[[Any], Any], sign: Any,
+            first: Any, last: Any, values: Sequence[Any]) -> list[Any]:
+    """Return F and F' where the place has fallen from `first` to `last`; x moves by `sign` as much as the place.
+
+    They are NaN where that takes too many steps.
+    """
+    def goes_on(state: Any) -> Any:
+        count, here, _ = state
+        return lax.bitwise_and(lax.lt(count, np.int32(_MOST_STEPS)), _any(lax, [lax.gt(here, last)]))
+
+    def step(state: Any) -> Any:
+        count, here, before = state
+        moves = lax.gt(here, last)
+        there = lax.select(moves, lax.max(last, lax.sub(here, length_at(here))), here)
+        after = _step(lax, equation_at(here), lax.mul(sign, lax.sub(there, here)), before)
+        return count + np.int32(1), there, [lax.select(moves, new, old)
+                                            for new, old in zip(after, before, strict=True)]
+
+    _, here, found = lax.while_loop(goes_on, step, (np.int32(0), first, [*values]))
+    return [lax.select(lax.gt(here, last), lax.full_like(each, math.nan), each) for each in found]
+
+
+def _least(lax: Any, *values: Any) -> Any:
+    return functools.reduce(lax.min, values)
+
+
+def _times(lax: Any, value: Any, number: float) -> Any:
+    return lax.mul(value, lax.full_like(value, number))
+
+
+def _at_least_1(lax: Any, *values: Any) -> Any:
+    return functools.reduce(lax.max, map(lax.abs, values), lax.full_like(values[0], 1.0))
+
+
+# --- 1F1 ------------------------------------------------------------------------------------------------------------
+
+_TERMS_FAR = 20
+
+
+def _far_below(lax: Any, a: Any, b: Any, size: Any, in_a: Any, in_b: Any) -> list[Any]:
+    """Return 1F1(a; b; -size) by its asymptotic series (DLMF 13.7.1), and its derivative along a direction."""
+    series = one = lax.full_like(size, 1.0)
+    slope = lax.full_like(size, 0.0)
+    for k in range(_TERMS_FAR, 0, -1):
+        left, right = lax.add(a, lax.full_like(a, k - 1.0)), lax.add(lax.sub(a, b), lax.full_like(a, float(k)))
+        factor = lax.mul(left, right)
+        rate = lax.add(lax.mul(in_a, right), lax.mul(left, lax.sub(in_a, in_b)))
+        divisor = lax.mul(size, lax.full_like(size, float(k)))
+        slope = lax.div(lax.add(lax.mul(factor, slope), lax.mul(rate, series)), divisor)
+        series = lax.add(one, lax.mul(lax.div(factor, divisor), series))
+    less = lax.sub(b, a)
+    sign = lax.mul(special("gammasgn")(lax, b), special("gammasgn")(lax, less))
+    gammas = lax.sub(lax.lgamma(b), lax.lgamma(less))
+    outside = lax.mul(sign, lax.exp(lax.sub(gammas, lax.mul(a, lax.log(size)))))
+    rate = lax.sub(lax.mul(in_b, lax.digamma(b)), lax.add(
+        lax.mul(lax.sub(in_b, in_a), lax.digamma(less)), lax.mul(in_a, lax.log(size))))
+    return [lax.mul(outside, series), lax.mul(outside, lax.add(slope, lax.mul(series, rate)))]
+
+
+def _below(lax: Any, a: Any, b: Any, size: Any, in_a: Any, in_b: Any, *, with_rates: bool) -> list[Any]:
+    """Return 1F1(a; b; -size), and its derivative along a direction if wanted.
+
+    By the series down to -1, and from there by the differential equation (DLMF 13.2.1): the series of either sign loses
+    all digits. Far below, by the asymptotic series.
+    """
+    zero, one = lax.full_like(size, 0.0), lax.full_like(size, 1.0)
+    bound = functools.reduce(lax.mul, [lax.add(lax.abs(each), lax.full_like(a, 15.0)) for each in (a, lax.sub(a, b))])
+    far = lax.gt(size, lax.add(_times(lax, bound, 0.5), lax.full_like(a, 100.0)))
+    start = lax.neg(_least(lax, one, size, lax.div(lax.abs(b), _at_least_1(lax, _times(lax, a, 2.0)))))
+
+    def length_at(x: Any) -> Any:
+        bounds = lax.div(x, _at_least_1(lax, b)), lax.sqrt(lax.div(lax.neg(x), _at_least_1(lax, a))), one
+        return lax.min(_times(lax, x, -0.5), _times(lax, _least(lax, lax.neg(bounds[0]), *bounds[1:]), _STEP))
+
+    sums = _series(lax, [a], [b], start, ([in_a], [in_b]) if with_rates else None)
+    near = _follow(lax, lambda x: _Equation([a], x, one, lax.sub(b, x), [in_a], in_b), length_at, one, start,
+                   lax.select(far, zero, lax.neg(size)), _values_and_slopes(lax, sums, start))[::2]
+    beyond = _far_below(lax, a, b, lax.select(far, size, one), in_a, in_b)
+    return [lax.select(far, distant, value) for distant, value in zip(beyond, near, strict=False)]
+
+
+_FEW = -3.0
+"""The series with an upper parameter above this loses few digits at positive x, since few of its terms change sign."""
+
+
+def _hyp1f1(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None = None) -> Any:
+    """Sum the series where terms have one sign, and else go down from 0 by the differential equation.
+
+    Both at x or, by Kummer's transformation (DLMF 13.2.39), at -x: 1F1(a; b; x) = exp(x) 1F1(b - a; b; -x). With
+    `rates`, those of a and b, it is the derivative.
+    """
+    zero, one = lax.full_like(x, 0.0), lax.full_like(x, 1.0)
+    in_a, in_b = (lax.full_like(x, rate) for rate in rates or (0.0, 0.0))
+    positive = lax.gt(x, zero)
+
+    def top_where(itself: Any) -> tuple[Any, Any]:
+        return lax.select(itself, a, lax.sub(b, a)), lax.select(itself, in_a, lax.sub(in_b, in_a))
+
+    top, in_top = top_where(positive)
+    in_reach = lax.gt(x, lax.full_like(x, -600.0 if x.dtype.itemsize == 8 else -70.0))
+    has_one_sign = lax.bitwise_and(lax.gt(top, lax.full_like(x, _FEW)), in_reach)
+    # Polynomials, times exp(x) for negative x, decay faster than the other solutions of the equation.
+    ends = lax.gt(lax.abs(x), _times(lax, lax.add(lax.abs(top), lax.abs(b)), 4.0))  # beyond the zeros of a polynomial
+    summed = lax.bitwise_or(has_one_sign, lax.bitwise_and(ends, _is_polynomial(lax, top, in_top)))
+    above = _series(lax, [top], [b], lax.select(summed, lax.abs(x), zero),
+                    None if rates is None else ([in_top], [in_b]))
+    top, in_top = top_where(lax.bitwise_not(positive))
+    below = _below(lax, top, b, lax.select(summed, zero, lax.abs(x)), in_top, in_b, with_rates=rates is not None)
+    which = 0 if rates is None else 1
+    grown = lax.exp(lax.select(lax.ne(summed, positive), x, zero))
+    result = lax.mul(grown, lax.select(summed, above[which], below[which]))
+    if rates is not None:
+        return result
+    # The values of jax where the series says nothing.
+    return lax.select(lax.eq(a, zero), one, lax.select(lax.eq(b, zero), lax.full_like(x, math.inf), result))
+
+
+# --- 2F1 ------------------------------------------------------------------------------------------------------------
+
+
+def _hyp2f1(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[float, float, float] | None = None) -> Any:
+    """Sum the series near 0, and go on from there by the differential equation (DLMF 15.10.1).
+
+    Where all terms are positive, near means up to 3/4, and further for large c. With `rates`, those of a, b and c, it
+    is the derivative. From 1 on only polynomials are finite.
+    """
+    zero, one = lax.full_like(x, 0.0), lax.full_like(x, 1.0)
+    in_a, in_b, in_c = (lax.full_like(x, rate) for rate in rates or (0.0, 0.0, 0.0))
+    outside = lax.bitwise_not(lax.bitwise_and(lax.lt(x, one), lax.gt(x, lax.full_like(x, -math.inf))))
+    # Polynomials are regular at 1, where other solutions of the equation are not, and the only ones that go on there.
+    ends = lax.bitwise_or(_is_polynomial(lax, a, in_a), _is_polynomial(lax, b, in_b))
+    ends = lax.bitwise_and(ends, lax.bitwise_or(outside, lax.gt(x, lax.full_like(x, 0.5))))
+    inside = lax.select(lax.bitwise_or(outside, ends), zero, x)
+    below = lax.lt(inside, zero)
+    is_positive = lax.gt(_least(lax, a, b, c, x), zero)
+    near = lax.clamp(lax.full_like(x, 0.75), lax.sub(one, lax.div(lax.full_like(x, 8.0), lax.abs(c))),
+                     lax.full_like(x, 0.998))
+    growth = lax.mul(_at_least_1(lax, a), _at_least_1(lax, b))  # that of the first terms, times that of c
+    closer = lax.div(lax.abs(c), _times(lax, lax.add(growth, lax.abs(c)), 2.0))
+    start = lax.min(lax.abs(inside), lax.select(is_positive, near, closer))
+    start = lax.select(below, lax.neg(start), start)
+    sums = _series(lax, [a, b], [c], start, None if rates is None else ([in_a, in_b], [in_c]))
+
+    def x_and_gap(place: Any) -> tuple[Any, Any]:  # the place is x below 0, and 1 - x above
+        other = lax.sub(one, place)
+        return lax.select(below, place, other), lax.select(below, other, place)
+
+    def equation_at(place: Any) -> _Equation:
+        x, gap = x_and_gap(place)
+        return _Equation([a, b], lax.mul(x, gap), lax.sub(gap, x),
+                         lax.sub(c, lax.mul(lax.add(lax.add(a, b), one), x)), [in_a, in_b],
+                         lax.sub(in_c, lax.mul(lax.add(in_a, in_b), x)))
+
+    def length_at(place: Any) -> Any:
+        x, gap = x_and_gap(place)
+        size = lax.abs(x)
+        return lax.min(_times(lax, lax.min(size, gap), 0.5), _times(lax, lax.min(
+            lax.div(size, _at_least_1(lax, c)), lax.div(gap, _at_least_1(lax, a, b))), _STEP))
+
+    values = _follow(lax, equation_at, length_at, lax.select(below, one, lax.neg(one)),
+                     lax.select(below, start, lax.sub(one, start)), lax.select(below, inside, lax.sub(one, inside)),
+                     _values_and_slopes(lax, sums, start))
+    polynomial = _series(lax, [a, b], [c], lax.select(ends, x, zero),
+                         None if rates is None else ([in_a, in_b], [in_c]))
+    which = 0 if rates is None else 1
+    result = lax.select(ends, polynomial[which], lax.select(outside, _from_one_on(
+        lax, a, b, c, x, None if rates is None else (in_a, in_b, in_c)), values[2 * which]))
+    if rates is not None:
+        return result
+    return lax.select(lax.bitwise_or(lax.eq(a, zero), lax.eq(b, zero)), one, result)
+
+
+def _from_one_on(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any, Any, Any] | None) -> Any:
+    """Return 2F1 at 1 by Gauss's theorem (DLMF 15.4.20), or its derivative; beyond, where it diverges, infinity.
+
+    Derivatives are NaN there, and so are values where x is no number from 1 on.
+    """
+    infinity, not_a_number = lax.full_like(x, math.inf), lax.full_like(x, math.nan)
+    less_a, less_b, one = lax.sub(c, a), lax.sub(c, b), lax.full_like(x, 1.0)
+    less = lax.sub(less_a, b)
+    signs = functools.reduce(lax.mul, [special("gammasgn")(lax, each) for each in (c, less, less_a, less_b)])
+    gammas = lax.sub(lax.add(lax.lgamma(c), lax.lgamma(less)), lax.add(lax.lgamma(less_a), lax.lgamma(less_b)))
+    value = lax.mul(signs, lax.exp(gammas))
+    is_finite = lax.bitwise_and(lax.eq(x, one), lax.gt(less, lax.full_like(x, 0.0)))
+    if rates is None:
+        return lax.select(is_finite, value, lax.select(lax.ge(x, one), infinity, not_a_number))
+    in_a, in_b, in_c = rates
+    in_gammas = functools.reduce(lax.add, [lax.mul(rate, lax.digamma(each)) for rate, each in (
+        (in_c, c), (lax.sub(lax.sub(in_c, in_a), in_b), less), (lax.sub(in_a, in_c), less_a),
+        (lax.sub(in_b, in_c), less_b))])
+    return lax.select(is_finite, lax.mul(value, in_gammas), not_a_number)
+
+
+# --- the functions ----------------------------------------------------------------------------------------------------
+
+
+def _kernel(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """Return the rule for XLA of a function of arrays of one shape and of 32 or 64 bits."""
+    def rule(lax: Any, *values: Any) -> Any:
+        dtype = values[-1].dtype
+        wide = [lax.convert_element_type(value, np.float32) if dtype.itemsize < 4 else value
+                for value in align(lax, *values)]
+        return lax.convert_element_type(function(lax, *wide, **options), dtype)
+    return rule
+
+
+def _hyp1f1_in_x(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
+    """DLMF 13.3.15."""
+    return mul(t, mul(div(a, b), hyp1f1(add(a, 1.0), add(b, 1.0), x)))
+
+
+def _hyp2f1_in_x(t: Any, out: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
+    """DLMF 15.5.1."""
+    return mul(t, mul(div(mul(a, b), c), hyp2f1(add(a, 1.0), add(b, 1.0), add(c, 1.0), x)))
+
+
+def _hyp1f1_grad_a_in_x(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
+    """Differentiate 13.3.15 in a."""
+    more = add(a, 1.0), add(b, 1.0), x
+    return mul(t, div(add(hyp1f1(*more), mul(a, hyp1f1_grad_a(*more))), b))
+
+
+def _hyp1f1_grad_b_in_x(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
+    """Differentiate 13.3.15 in b."""
+    more = add(a, 1.0), add(b, 1.0), x
+    return mul(t, mul(div(a, b), sub(hyp1f1_grad_b(*more), div(hyp1f1(*more), b))))
+
+
+def _hyp2f1_grad_a_in_x(t: Any, out: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
+    """Differentiate 15.5.1 in a."""
+    more = add(a, 1.0), add(b, 1.0), add(c, 1.0), x
+    return mul(t, mul(div(b, c), add(hyp2f1(*more), mul(a, hyp2f1_grad_a(*more)))))
+
+
+def _hyp2f1_grad_c_in_x(t: Any, out: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
+    """Differentiate 15.5.1 in c."""
+    more = add(a, 1.0), add(b, 1.0), add(c, 1.0), x
+    return mul(t, mul(div(mul(a, b), c), sub(hyp2f1_grad_c(*more), div(hyp2f1(*more), c))))
+
+
+def _second(function: str, names: str) -> list[Callable[..., Any]]:
+    return [no_derivative(function, name) for name in names]
+
+
+hyp1f1_p = by_xla("hyp1f1", 3, [
+    lambda t, out, a, b, x: mul(t, hyp1f1_grad_a(a, b, x)),
+    lambda t, out, a, b, x: mul(t, hyp1f1_grad_b(a, b, x)), _hyp1f1_in_x],
+    xla=_kernel(_hyp1f1))
+hyp1f1_grad_a_p = by_xla(
+    "hyp1f1_grad_a", 3, [*_second("the derivative of hyp1f1(a, b, x) in a", "ab"), _hyp1f1_grad_a_in_x],
+    xla=_kernel(_hyp1f1, rates=(1.0, 0.0)))
+hyp1f1_grad_b_p = by_xla(
+    "hyp1f1_grad_b", 3, [*_second("the derivative of hyp1f1(a, b, x) in b", "ab"), _hyp1f1_grad_b_in_x],
+    xla=_kernel(_hyp1f1, rates=(0.0, 1.0)))
+hyp2f1_p = by_xla("hyp2f1", 4, [
+    lambda t, out, a, b, c, x: mul(t, hyp2f1_grad_a(a, b, c, x)),
+    lambda t, out, a, b, c, x: mul(t, hyp2f1_grad_a(b, a, c, x)),
+    lambda t, out, a, b, c, x: mul(t, hyp2f1_grad_c(a, b, c, x)), _hyp2f1_in_x],
+    xla=_kernel(_hyp2f1))
+hyp2f1_grad_a_p = by_xla(
+    "hyp2f1_grad_a", 4, [*_second("the derivative of hyp2f1(a, b, c, x) in a", "abc"), _hyp2f1_grad_a_in_x],
+    xla=_kernel(_hyp2f1, rates=(1.0, 0.0, 0.0)))
+hyp2f1_grad_c_p = by_xla(
+    "hyp2f1_grad_c", 4, [*_second("the derivative of hyp2f1(a, b, c, x) in c", "abc"), _hyp2f1_grad_c_in_x],
+    xla=_kernel(_hyp2f1, rates=(0.0, 0.0, 1.0)))
+
+# --- the incomplete beta function -------------------------------------------------------------------------------------
+
+
+def _beta_density(a: Any, b: Any, x: Any) -> Any:
+    """x^(a-1) (1-x)^(b-1) / B(a, b) (DLMF 8.17.1)."""
+    powers = add(times_or_zero(sub(a, 1.0), log(x)), times_or_zero(sub(b, 1.0), log1p(neg(x))))
+    return exp(sub(powers, betaln(a, b)))
+
+
+def _betainc_in_parameters(a: Any, b: Any, x: Any, *, in_a: bool) -> Any:
+    """Differentiate x^p (1-x)^q / (p B(p, q)) F(p + q, 1; p + 1; x) (DLMF 8.17.8), with p = a and q = b.
+
+    Where x > (a + 1) / (a + b + 2) it is 1 less that of 1 - x with p = b and q = a (8.17.4). So terms have one sign.
+    """
+    swapped = gt(x, div(add(a, 1.0), add(add(a, b), 2.0)))
+    p, q, y = where(swapped, b, a), where(swapped, a, b), where(swapped, sub(1.0, x), x)
+    at_end = eq(y, 0.0)
+    y = where(at_end, 0.5, y)
+    inside, outside = log(y), where(swapped, log(where(at_end, 0.5, x)), log1p(neg(y)))
+    front = exp(sub(add(mul(p, inside), mul(q, outside)), add(log(p), betaln(p, q))))
+    parameters = add(p, q), 1.0, add(p, 1.0), y
+    value = mul(front, hyp2f1(*parameters))
+    in_top, both = mul(front, hyp2f1_grad_a(*parameters)), digamma(add(p, q))
+    in_p = add(mul(value, sub(add(inside, both), add(digamma(p), div(1.0, p)))),
+               add(in_top, mul(front, hyp2f1_grad_c(*parameters))))
+    in_q = add(mul(value, sub(add(outside, both), digamma(q))), in_top)
+    slope = where(swapped, neg(in_q), in_p) if in_a else where(swapped, neg(in_p), in_q)
+    return where(at_end, 0.0, slope)
+
+
+regularized_incomplete_beta_p = by_xla("regularized_incomplete_beta", 3, [
+    lambda t, out, a, b, x: mul(t, _betainc_in_parameters(a, b, x, in_a=True)),
+    lambda t, out, a, b, x: mul(t, _betainc_in_parameters(a, b, x, in_a=False)),
+    lambda t, out, a, b, x: mul(t, _beta_density(a, b, x))], xla=lax_function("betainc"))
+
+hyp1f1, hyp1f1_grad_a, hyp1f1_grad_b, hyp2f1, hyp2f1_grad_a, hyp2f1_grad_c, betainc = map(operation, (
+    hyp1f1_p, hyp1f1_grad_a_p, hyp1f1_grad_b_p, hyp2f1_p, hyp2f1_grad_a_p, hyp2f1_grad_c_p,
+    regularized_incomplete_beta_p))

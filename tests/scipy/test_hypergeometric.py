@@ -1,0 +1,108 @@
+"""Hypergeometric and incomplete beta functions, and their derivatives in all parameters, beside mpmath's."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import errors
+from fxgrad.scipy.special import betainc, hyp1f1, hyp2f1
+
+pytestmark = pytest.mark.slow  # kernels of one to three seconds
+
+Function = Callable[..., Any]
+CONFLUENT = [(1.5, 2.5, -60.0), (0.3, 4.0, 0.0), (30.0, 90.0, 101.0), (30.0, 90.0, 650.0), (-20.5, 1.5, 50.0),
+             (30.0, 0.7, -50.0), (30.0, 0.7, -2000.0), (80.7, 1.0, -1.03), (-2.0, 0.7, 60.0), (-26.0, 4.3, 29.2),
+             (1.8, 0.9, -35.4), (0.5, 50.0, 400.0), (2.5, 2.5, -3.0), (3.5, 2.5, -90.0)]
+GAUSS = [(140.0, 1.0, 101.0, 0.5), (2100.0, 1.0, 101.0, 0.01), (4000.0, 1.0, 2001.0, 0.45), (0.5, 1.5, 2.5, 0.9999),
+         (0.5, 0.5, 1.0, 1 - 1e-12), (2.0, 3.0, 1.0, 0.999), (1.0, 1.0, 2.0, 0.95), (0.5, 1.5, 2.5, -1e12),
+         (90.2, 67.6, 2.9, -15.0), (5.0, 29.7, 3.6, -3.2), (8.5, 72.0, -4.55, -0.33), (-0.99, 92.0, 4.87, -0.7),
+         (-22.0, 70.6, 1.8, 0.47), (-10.0, 83.0, 26.4, 0.93), (0.5, 0.7, 1.9, 0.0)]
+BETA = [(0.05, 2000.0, 0.01), (100.0, 40.0, 0.8), (2000.0, 2000.0, 0.49), (1.0, 1.0, 0.1), (2.5, 0.7, 0.9),
+        (7.0, 3.0, 1e-6), (0.5, 0.5, 0.9999)]
+
+
+def exact_betainc(a: Any, b: Any, x: Any) -> Any:
+    return mpmath.betainc(a, b, 0, x, regularized=True)
+
+
+def columns(points: list[tuple[float, ...]]) -> list[Any]:
+    return [*map(np.array, zip(*points, strict=True))]
+
+
+@pytest.mark.parametrize(("function", "exact", "points"), [
+    (hyp1f1, mpmath.hyp1f1, CONFLUENT), (hyp2f1, mpmath.hyp2f1, GAUSS), (betainc, exact_betainc, BETA)])
+def test_values_and_derivatives_in_all_arguments(function: Function, exact: Function,
+                                                 points: list[tuple[float, ...]]) -> None:
+    """jax's value of hyp2f1(140, 1, 101, 0.5) is -153, and that of hyp1f1(30, 90, 101) has four digits."""
+    args = columns(points)
+    places = range(len(args))
+    slopes = fxgrad.grad(lambda *args: np.sum(function(*args)), argnums=tuple(places))(*args)
+    with mpmath.workdps(80):
+        np.testing.assert_allclose(function(*args), [float(exact(*point)) for point in points], rtol=1e-10)
+        for place in places:
+            wanted = [float(mpmath.diff(lambda at, point=point, place=place: exact(
+                *point[:place], at, *point[place + 1:]), point[place])) for point in points]
+            np.testing.assert_allclose(slopes[place], wanted, rtol=1e-10, err_msg=str(place))
+
+
+def test_derivatives_in_a_parameter_have_derivatives_in_x() -> None:
+    for function, exact, point in ((hyp1f1, mpmath.hyp1f1, (1.3, 2.4, -4.0)),
+                                   (hyp2f1, mpmath.hyp2f1, (0.6, 1.7, 2.1, 0.85)),
+                                   (betainc, exact_betainc, (1.2, 3.4, 0.3))):
+        last = len(point) - 1
+        for place in range(last):
+            slope = fxgrad.jit(fxgrad.grad(fxgrad.grad(function, argnums=place), argnums=last))(*point)
+            orders = tuple(int(at in (place, last)) for at in range(last + 1))
+            with mpmath.workdps(40):
+                wanted = float(mpmath.diff(exact, point, orders))
+            np.testing.assert_allclose(slope, wanted, rtol=1e-9, err_msg=f"{exact} {place}")
+
+
+def test_single_precision_batches_and_shapes() -> None:
+    points = [(0.7, 1.9, 3.1, x) for x in (-30.0, -0.4, 0.0, 0.1, 0.6, 0.97)]
+    a, b, c, x = (column.astype(np.float32) for column in columns(points))
+    with mpmath.workdps(30):
+        wanted = [float(mpmath.diff(lambda at, x=x: mpmath.hyp2f1(at, 1.9, 3.1, x), 0.7)) for *_, x in points]
+    slopes = fxgrad.vmap(fxgrad.grad(hyp2f1))(a, b, c, x)
+    assert slopes.dtype == np.float32
+    np.testing.assert_allclose(slopes, wanted, rtol=3e-6)
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.vmap(fxgrad.grad(hyp2f1), in_axes=(None, None, None, 0)))(
+        a[0], b[0], c[0], x), wanted, rtol=3e-6)
+    wide = fxgrad.grad(lambda a: np.sum(hyp2f1(a, np.full((2, 1), 1.9), 3.1, np.array([0.1, 0.6]))))(0.7)
+    np.testing.assert_allclose(wide, 2 * (wanted[3] + wanted[4]), rtol=1e-12)
+    assert hyp2f1(np.zeros((0, 3)), 1.0, 2.0, 0.5).shape == (0, 3)
+    half = fxgrad.grad(hyp1f1)(np.float16(0.5), np.float16(1.5), np.float16(-2.0))
+    assert half.dtype == np.float16
+    np.testing.assert_allclose(half, fxgrad.grad(hyp1f1)(0.5, 1.5, -2.0), rtol=2e-3)
+
+
+def test_ends_of_the_domains() -> None:
+    np.testing.assert_allclose(hyp2f1(0.5, 1.5, 2.5, 1.0), 0.75 * math.pi, rtol=1e-14)
+    np.testing.assert_array_equal(hyp2f1(0.5, 1.5, 2.0, np.array([1.0, 1.5, np.inf, -np.inf, np.nan])),
+                                  [np.inf, np.inf, np.inf, np.nan, np.nan])
+    np.testing.assert_allclose(hyp2f1(-3.0, 2.0, 1.5, np.array([-7.0, 1.0, 2.5])), [
+        float(mpmath.hyp2f1(-3, 2, 1.5, x)) for x in (-7, 1, 2.5)], rtol=1e-13)
+    with mpmath.workdps(40):  # a slope from the one side where the function is
+        slopes = [float(mpmath.diff(lambda at, place=place: mpmath.hyp2f1(
+            *(at if place == index else value for index, value in enumerate((0.3, 0.4, 2.0))), 1), value))
+            for place, value in enumerate((0.3, 0.4, 2.0))]
+    np.testing.assert_allclose(fxgrad.grad(hyp2f1, argnums=(0, 1, 2))(0.3, 0.4, 2.0, 1.0), slopes, rtol=1e-12)
+    for x, slope in ((0.0, 0.0), (1.0, 0.0), (1.5, math.nan)):
+        np.testing.assert_array_equal(fxgrad.grad(lambda a, x=x: betainc(a, 2.0, x))(1.5), slope)
+    np.testing.assert_array_equal(hyp1f1(np.array([0.0, 1.0, 1.0]), np.array([0.0, 0.0, 2.0]),
+                                         np.array([2.0, 2.0, np.nan])), [1.0, np.inf, np.nan])
+
+
+def test_second_derivatives_in_parameters_are_refused() -> None:
+    with pytest.raises(errors.UnsupportedError, match=re.escape(
+            "the derivative of hyp1f1(a, b, x) in b has no derivative in a: no closed form is known. Pass a as a "
+            "constant (fxgrad.stop_gradient(a)), or differentiate with respect to the other arguments only")):
+        fxgrad.grad(fxgrad.grad(hyp1f1, argnums=1))(0.5, 1.5, 2.0)
