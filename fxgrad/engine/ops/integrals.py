@@ -17,7 +17,7 @@ from fxgrad.engine.ops.comparison import gt, lt
 from fxgrad.engine.ops.exponential import exp, log, square
 from fxgrad.engine.ops.gamma import by_xla, no_derivative
 from fxgrad.engine.ops.parts import abs
-from fxgrad.engine.ops.pointwise import operation
+from fxgrad.engine.ops.pointwise import align, operation
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import erf, in_powers
 from fxgrad.engine.ops.trigonometric import cos, sin
@@ -106,28 +106,91 @@ def _expn_tangent(t: Any, out: Any, n: Any, x: Any) -> Any:
 
 _MANY = 5000.0
 """From this order on E_n is computed by a series in 1 / n."""
+_TERMS_UP_TO_1, _STEPS_FROM_1 = 21, 100
+"""So many give all digits of float64 at 1."""
+
+
+def _expn_series(lax: Any, n: Any, x: Any) -> Any:
+    """Sum the series of E_n (DLMF 8.19.8), for 0 < x <= 1 and n >= 1.
+
+    The term with x^(n-1), whose divisor would be 0, has a logarithm instead.
+    """
+    one, last = lax.full_like(x, 1.0), lax.sub(n, lax.full_like(n, 1.0))
+    logarithmic = lax.sub(lax.digamma(n), lax.log(x))
+
+    def add_term(m: Any, state: Any) -> Any:
+        power, total = state
+        number = lax.mul(one, lax.convert_element_type(m, x.dtype))
+        distance = lax.sub(last, number)
+        is_last = lax.eq(distance, lax.full_like(x, 0.0))
+        factor = lax.select(is_last, logarithmic, lax.div(one, lax.select(is_last, one, distance)))
+        following = lax.div(lax.mul(power, lax.neg(x)), lax.add(number, one))
+        return following, lax.add(total, lax.mul(power, factor))
+
+    return lax.fori_loop(0, _TERMS_UP_TO_1, add_term, (one, lax.full_like(x, 0.0)))[1]
+
+
+def _expn_fraction(lax: Any, n: Any, x: Any) -> Any:
+    """Return E_n for x >= 1 and n >= 1 by its continued fraction (DLMF 8.19.17), every second step, from the end."""
+    start, one = lax.add(x, n), lax.full_like(x, 1.0)
+
+    def step(done: Any, below: Any) -> Any:
+        i = lax.mul(one, lax.convert_element_type(_STEPS_FROM_1 - done, x.dtype))
+        top = lax.mul(i, lax.add(lax.sub(n, one), i))
+        return lax.div(top, lax.sub(lax.add(start, lax.add(i, i)), below))
+
+    return lax.div(lax.exp(lax.neg(x)), lax.sub(start, lax.fori_loop(0, _STEPS_FROM_1, step, lax.full_like(x, 0.0))))
 
 
 def _expn_xla(lax: Any, n: Any, x: Any) -> Any:
-    """Call jax's, whose steps are as many as the order, or for large orders sum terms of DLMF 8.20.2 to 8.20.5."""
-    many = lax.ge(n, lax.full_like(n, _MANY))
-    few = special("expn")(lax, lax.convert_element_type(lax.select(many, lax.full_like(n, 1.0), n), np.int32), x)
+    """Take the series up to 1, above the continued fraction, for large orders the terms of DLMF 8.20.2 to 8.20.5.
+
+    Each is given its own arguments alone: jax's loops do not end for small x among other elements.
+    """
+    dtype = x.dtype
+    if dtype.itemsize < 4:
+        n, x = (lax.convert_element_type(each, np.float32) for each in (n, x))
+    n = lax.convert_element_type(lax.convert_element_type(lax.min(n, lax.full_like(n, 1e9)), np.int32), x.dtype)
+    zero, one = lax.full_like(x, 0.0), lax.full_like(x, 1.0)
+    many, near = lax.ge(n, lax.full_like(n, _MANY)), lax.le(x, one)
+    order = lax.select(lax.bitwise_or(many, lax.lt(n, one)), one, n)
+    small = lax.select(lax.bitwise_and(near, lax.gt(x, zero)), x, one)
+    few = lax.select(near, _expn_series(lax, order, small), _expn_fraction(lax, order, lax.select(near, one, x)))
     order = lax.select(many, n, lax.full_like(n, _MANY))
     ratio, total = lax.div(x, order), lax.add(x, order)
     each = lax.div(lax.div(order, total), total)  # powers of order / (x + order)^2
-    series = one = lax.full_like(x, 1.0)
+    series = one
     for first, second in ((-8.0, 6.0), (-2.0, 0.0), (0.0, 0.0)):  # 1 - 8 r + 6 r^2, 1 - 2 r, 1: the last term first
         squared = lax.mul(lax.full_like(x, second), ratio)
         factor = lax.add(one, lax.mul(ratio, lax.add(lax.full_like(x, first), squared)))
         series = factor if series is one else lax.add(factor, lax.mul(each, series))
     series = lax.add(one, lax.mul(each, series))
-    return lax.select(many, lax.div(lax.mul(lax.exp(lax.neg(x)), series), total), few)
+    result = lax.select(many, lax.div(lax.mul(lax.exp(lax.neg(x)), series), total), few)
+    result = lax.select(lax.eq(n, zero), lax.div(lax.exp(lax.neg(x)), x), result)
+    at_zero = lax.select(lax.gt(n, one), lax.div(one, lax.sub(n, one)), lax.full_like(x, math.inf))
+    result = lax.select(lax.eq(x, zero), at_zero, result)
+    result = lax.select(lax.eq(x, lax.full_like(x, math.inf)), zero, result)
+    is_defined = lax.bitwise_and(lax.ge(x, zero), lax.ge(n, zero))
+    return lax.convert_element_type(lax.select(is_defined, result, lax.full_like(x, math.nan)), dtype)
 
 
-exp1_p = by_xla("exp1", 1, [lambda t, out, x: neg(mul(t, div(exp(neg(x)), x)))], xla=special("exp1"))
-expi_p = by_xla("expi", 1, [lambda t, out, x: mul(t, div(exp(x), x))], xla=special("expi"))
+def _exp1_xla(lax: Any, x: Any) -> Any:
+    return _expn_xla(lax, lax.full_like(x, 1.0), x)
+
+
+def _expi_xla(lax: Any, x: Any) -> Any:
+    """Call jax's for positive x; below it is -exp1(-x), and jax's loops do not end (see `_expn_xla`)."""
+    zero, infinity = lax.full_like(x, 0.0), lax.full_like(x, math.inf)
+    is_usual = lax.bitwise_and(lax.gt(x, zero), lax.lt(x, infinity))
+    above = special("expi")(lax, lax.select(is_usual, x, lax.full_like(x, 1.0)))
+    above = lax.select(is_usual, above, lax.select(lax.eq(x, zero), lax.neg(infinity), x))
+    return lax.select(lax.lt(x, zero), lax.neg(_exp1_xla(lax, lax.abs(x))), above)
+
+
+exp1_p = by_xla("exp1", 1, [lambda t, out, x: neg(mul(t, div(exp(neg(x)), x)))], xla=_exp1_xla)
+expi_p = by_xla("expi", 1, [lambda t, out, x: mul(t, div(exp(x), x))], xla=_expi_xla)
 expn_p = by_xla("expn", 2, [no_derivative("expn(n, x)", "n"), _expn_tangent],
-                xla=_expn_xla)
+                xla=lambda lax, n, x: _expn_xla(lax, *align(lax, n, x)))
 
 
 _SINE_OVER_X = [(-1) ** k / math.factorial(2 * k + 1) for k in range(11)]
