@@ -366,6 +366,48 @@ def test_higher_derivatives_far_out(name: str) -> None:
 
 
 @pytest.mark.slow
+def test_incomplete_gamma_functions_of_large_parameters() -> None:
+    """XLA's values of 1e9 have two digits, and those of float32 numbers none from 1e4 on: 3521 in place of 0.5."""
+    points = [(a, a + deviations * math.sqrt(a)) for a in (101.0, 1e4, 1e9)
+              for deviations in (-6.0, -0.1, 0.0, 1.0, 6.0)]
+    a, x = map(np.array, zip(*points, strict=True))
+    upper, slopes = [], []
+    with mpmath.workdps(40):
+        for shape, start in points:
+            ends = [start + 2 * k * mpmath.sqrt(shape) for k in range(13)]
+
+            def density(t: Any, shape: float = shape) -> Any:
+                return mpmath.exp((shape - 1) * mpmath.log(t) - t - mpmath.loggamma(shape))
+            upper.append(mpmath.quad(density, ends))
+            slopes.append(-mpmath.quad(lambda t, shape=shape: density(t, shape) * (
+                mpmath.log(t) - mpmath.digamma(shape)), ends))
+    lower, above = (np.array([*map(float, values)]) for values in ([1 - value for value in upper], upper))
+    np.testing.assert_allclose(fsp.gammainc(a, x), lower, rtol=1e-12)
+    np.testing.assert_allclose(fsp.gammaincc(a, x), above, rtol=1e-12)
+    np.testing.assert_allclose(fxgrad.vmap(fxgrad.grad(fsp.gammainc))(a, x), [*map(float, slopes)], rtol=1e-12)
+    narrow = a.astype(np.float32), x.astype(np.float32)
+    for function in (fsp.gammainc, fsp.gammaincc):
+        np.testing.assert_allclose(function(*narrow), function(*(each.astype(float) for each in narrow)), atol=4e-7)
+    np.testing.assert_array_equal(fsp.gammainc(np.array([1e300, np.inf, 500.0]), np.array([1.0, 1.0, 1e-300])), 0.0)
+    draws = fxgrad.lax.random_gamma_grad(*narrow)
+    np.testing.assert_allclose(draws, fxgrad.lax.random_gamma_grad(*(each.astype(float) for each in narrow)), rtol=5e-6)
+
+
+@pytest.mark.slow
+def test_exponential_integrals_of_small_and_large_numbers() -> None:
+    """jax's loops do not end where one of several numbers is small."""
+    x = np.array([0.0, 1e-300, 1e-9, 0.3, 1.0, 1.0001, 2.5, 30.0, 700.0, np.inf, np.nan, -1.0])
+    for n in (0, 1, 2, 5, 50, 4999, 5000, 10 ** 6):
+        np.testing.assert_allclose(fsp.expn(n, x), scipy.special.expn(n, x), rtol=1e-14, err_msg=str(n))
+    np.testing.assert_allclose(fsp.exp1(np.abs(x)), scipy.special.exp1(np.abs(x)), rtol=1e-14)
+    both = np.concatenate([x, -x])
+    np.testing.assert_allclose(fsp.expi(both), scipy.special.expi(both), rtol=1e-14)
+    np.testing.assert_allclose(fsp.expn(60, 30.0), float(mpmath.expint(60, 30)), rtol=1e-14)  # SciPy's has six digits
+    assert np.isnan(fsp.expn(-1, 2.0))
+    np.testing.assert_allclose(fsp.exp1(np.float32(1e-9)), scipy.special.exp1(1e-9), rtol=1e-7)
+
+
+@pytest.mark.slow
 def test_confluent_functions_of_negative_numbers() -> None:
     for a, b in ((1.5, 2.5), (0.3, 4.0), (3.7, 1.2)):
         points = np.array([-1000.0, -650, -100, -60, -20, -5, -0.5, 0, 5, 80])

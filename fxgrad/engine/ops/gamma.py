@@ -77,10 +77,92 @@ def _density(a: Any, x: Any) -> Any:
     return exp(sub(sub(times_or_zero(sub(a, 1.0), log(x)), x), lgamma(a)))
 
 
+_LARGE = 100.0
+"""From this a on the incomplete gamma functions are integrals of the density over the smaller of both tails."""
+_NODES = 48
+
+
+def _tail(lax: Any, a: Any, x: Any, *, in_a: bool) -> tuple[Any, Any]:
+    """Return two factors of P(a, x) where x < a, else of Q(a, x), or of its derivative in a, for large a.
+
+    The second one is the density times x / a: exp(-a phi) / (sqrt(2 pi a) s), with phi = m - log(1 + m), m = x / a - 1
+    and s from Stirling's series (DLMF 5.11.3). The first one is the integral over so much of the tail as counts, by
+    Gauss's rule. XLA's series end early there, and its factor x^a e^-x loses digits, all of float32 at 10^7.
+    """
+    def number(value: float) -> Any:
+        return lax.full_like(x, value)
+
+    one = number(1.0)
+    inverse = lax.div(one, a)
+    log_scale = lax.mul(inverse, lax.sub(number(1 / 12), lax.mul(lax.mul(inverse, inverse), number(1 / 360))))
+    scale = lax.exp(lax.neg(lax.add(log_scale, lax.mul(number(0.5), lax.log(lax.mul(a, number(2 * math.pi)))))))
+    # log(a) - digamma(a), DLMF 5.11.2
+    beyond = lax.mul(inverse, lax.add(number(0.5), lax.mul(inverse, lax.sub(
+        number(1 / 12), lax.mul(lax.mul(inverse, inverse), number(1 / 120))))))
+    below = lax.lt(x, a)
+    rate = lax.div(lax.abs(lax.sub(x, a)), x)  # at which the density decays from x on
+    length = lax.div(one, lax.add(lax.div(one, lax.mul(number(13.0), lax.sqrt(a))), lax.div(rate, number(45.0))))
+    length = lax.select(below, lax.min(length, x), length)
+    sign = lax.select(below, number(-1.0), one)
+    places, weights = (np.asarray(values, x.dtype) for values in np.polynomial.legendre.leggauss(_NODES))
+    first = lax.min(_log_excess(lax, lax.mul(lax.sub(x, a), inverse)), number(1e30))
+
+    def add_node(index: Any, total: Any) -> Any:
+        place, weight = (lax.dynamic_index_in_dim(values / 2, index, keepdims=False)
+                         for values in (places + 1, weights))
+        step = lax.mul(lax.mul(length, sign), lax.mul(one, place))
+        m, ratio = (lax.mul(lax.add(start, step), inverse) for start in (lax.sub(x, a), x))
+        value = lax.exp(lax.mul(a, lax.sub(first, _log_excess(lax, m))))
+        value = lax.div(lax.mul(value, lax.mul(one, weight)), lax.max(ratio, number(1e-30)))
+        return lax.add(total, lax.mul(value, lax.add(lax.log1p(m), beyond)) if in_a else value)
+
+    total = lax.fori_loop(0, _NODES, add_node, number(0.0))
+    return lax.mul(total, length), lax.mul(scale, lax.exp(lax.neg(lax.mul(a, first))))
+
+
+def _log_excess(lax: Any, m: Any) -> Any:
+    """Return m - log(1 + m), near 0 by the series of atanh: r m - 2 (r^3 / 3 + r^5 / 5 + ...) with r = m / (2 + m)."""
+    near = lax.lt(lax.abs(m), lax.full_like(m, 0.3))
+    small = lax.select(near, m, lax.full_like(m, 0.0))
+    ratio = lax.div(small, lax.add(small, lax.full_like(m, 2.0)))
+    square, series = lax.mul(ratio, ratio), lax.full_like(m, 0.0)
+    for odd in range(17, 1, -2):
+        series = lax.mul(square, lax.add(lax.full_like(m, 1 / odd), series))
+    series = lax.mul(ratio, lax.sub(small, lax.mul(lax.full_like(m, 2.0), series)))
+    return lax.select(near, series, lax.sub(m, lax.log1p(m)))
+
+
+def _incomplete(name: str) -> Callable[..., Any]:
+    """Return the rule for XLA of a function of this family: for moderate a that of XLA."""
+    def rule(lax: Any, a: Any, x: Any) -> Any:
+        dtype = x.dtype
+        if dtype.itemsize < 4:
+            a, x = (lax.convert_element_type(each, np.float32) for each in (a, x))
+        zero, one, infinity = lax.full_like(x, 0.0), lax.full_like(x, 1.0), lax.full_like(x, math.inf)
+        large = lax.bitwise_and(lax.bitwise_and(lax.gt(a, lax.full_like(a, _LARGE)), lax.lt(a, infinity)),
+                                lax.bitwise_and(lax.gt(x, zero), lax.lt(x, infinity)))
+        moderate = getattr(lax, name)(*(lax.select(large, one, each) for each in (a, x)))
+        wide, there = (lax.select(large, each, lax.full_like(x, 2 * _LARGE)) for each in (a, x))
+        in_a, below = name in ("igamma_grad_a", "random_gamma_grad"), lax.lt(there, wide)
+        tail, density = _tail(lax, wide, there, in_a=in_a)
+        if in_a:
+            tail = lax.select(below, tail, lax.neg(tail))
+            tail = lax.mul(tail, density) if name == "igamma_grad_a" else lax.neg(lax.mul(tail, lax.div(there, wide)))
+        else:
+            is_asked, tail = below if name == "igamma" else lax.bitwise_not(below), lax.mul(tail, density)
+            tail = lax.select(is_asked, tail, lax.sub(one, tail))
+        result = lax.select(large, tail, moderate)
+        if not in_a:  # a distribution without an upper end
+            endless = lax.bitwise_and(lax.eq(a, infinity), lax.bitwise_and(lax.ge(x, zero), lax.lt(x, infinity)))
+            result = lax.select(endless, zero if name == "igamma" else one, result)
+        return lax.convert_element_type(result, dtype)
+    return lambda lax, a, x: rule(lax, *align(lax, a, x))
+
+
 igamma_p = by_xla("igamma", 2, [lambda t, out, a, x: mul(t, igamma_grad_a(a, x)),
-                                 lambda t, out, a, x: mul(t, _density(a, x))])
+                                 lambda t, out, a, x: mul(t, _density(a, x))], xla=_incomplete("igamma"))
 igammac_p = by_xla("igammac", 2, [lambda t, out, a, x: neg(mul(t, igamma_grad_a(a, x))),
-                                   lambda t, out, a, x: neg(mul(t, _density(a, x)))])
+                                   lambda t, out, a, x: neg(mul(t, _density(a, x)))], xla=_incomplete("igammac"))
 
 
 def _slope_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
@@ -88,7 +170,8 @@ def _slope_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
     return mul(t, mul(_density(a, x), sub(log(x), digamma(a))))
 
 
-igamma_grad_a_p = by_xla("igamma_grad_a", 2, [no_derivative("the derivative of igamma(a, x) in a", "a"), _slope_in_x])
+igamma_grad_a_p = by_xla("igamma_grad_a", 2, [no_derivative("the derivative of igamma(a, x) in a", "a"), _slope_in_x],
+                         xla=_incomplete("igamma_grad_a"))
 
 
 def _gamma_grad_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
@@ -98,7 +181,8 @@ def _gamma_grad_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
 
 
 random_gamma_grad_p = by_xla(
-    "random_gamma_grad", 2, [no_derivative("the derivative of draws of a gamma distribution", "a"), _gamma_grad_in_x])
+    "random_gamma_grad", 2, [no_derivative("the derivative of draws of a gamma distribution", "a"), _gamma_grad_in_x],
+    xla=_incomplete("random_gamma_grad"))
 
 _BEFORE = 10
 """The number of terms of the series of `zeta` that are summed; the rest is an integral with corrections."""
