@@ -138,9 +138,10 @@ def all_samples() -> dict[Primitive, list[Sample]]:
 
 
 COMPILED = {
-    "betaln", "cofactor", "conv_general_dilated", "cosine_integral", "custom_vjp_tangent", "dawsn", "exp1", "expi",
-    "expm", "expm_frechet", "expn", "hyp1f1", "hyp1f1_grad_a", "hyp1f1_grad_b", "hyp2f1", "hyp2f1_grad_a",
-    "hyp2f1_grad_c", "igamma", "igamma_grad_a", "igammac", "jit_call", "owens_t", "pinv", "random_binomial",
-    "random_gamma", "random_gamma_grad", "random_poisson", "regularized_incomplete_beta",
-    "select_and_scatter_add", "sine_integral", "solve_sylvester", "spence", "sqrtm", "sweep", "wofz", "zeta"}
+    "betainc_grad_a", "betainc_grad_b", "betaln", "cofactor", "conv_general_dilated", "cosine_integral",
+    "custom_vjp_tangent", "dawsn", "exp1", "expi", "expm", "expm_frechet", "expn", "hyp1f1", "hyp1f1_grad_a",
+    "hyp1f1_grad_b", "hyp2f1", "hyp2f1_grad_a", "hyp2f1_grad_c", "igamma", "igamma_grad_a", "igammac", "jit_call",
+    "owens_t", "pinv", "random_binomial", "random_gamma", "random_gamma_grad", "random_poisson",
+    "regularized_incomplete_beta", "select_and_scatter_add", "sine_integral", "solve_sylvester", "spence", "sqrtm",
+    "sweep", "wofz", "zeta"}
 """XLA computes these for NumPy too, or takes long to compile them: the quick tier looks at their types only."""

@@ -16,6 +16,8 @@ from fxgrad.engine.ops.gamma import (
     zeta_p,
 )
 from fxgrad.engine.ops.hypergeometric import (
+    betainc_grad_a_p,
+    betainc_grad_b_p,
     hyp1f1_grad_a_p,
     hyp1f1_grad_b_p,
     hyp1f1_p,
@@ -96,6 +98,8 @@ SAMPLES: dict[Primitive, list[Sample]] = {
     spence_p: samples((0.2, 3)),
     hyp1f1_p: samples((0.5, 2), (1, 3), (-2, 2), without=NO_SECOND),
     hyp2f1_p: samples((0.5, 2), (0.5, 2), (2, 4), (-0.4, 0.7), without=NO_SECOND),
+    betainc_grad_a_p: samples((0.5, 4), (0.5, 4), (0.1, 0.9), dtypes=HALVES, fixed=[0, 1], tolerance=10),
+    betainc_grad_b_p: samples((0.5, 4), (0.5, 4), (0.1, 0.9), dtypes=HALVES, fixed=[0, 1], tolerance=10),
     hyp1f1_grad_a_p: samples((0.5, 2), (1, 3), (-2, 2), fixed=[0, 1]),
     hyp1f1_grad_b_p: samples((0.5, 2), (1, 3), (-2, 2), fixed=[0, 1]),
     hyp2f1_grad_a_p: samples((0.5, 2), (0.5, 2), (2, 4), (-0.4, 0.7), fixed=[0, 1, 2]),

@@ -10,6 +10,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+import scipy.special
 
 import fxgrad
 from fxgrad import errors
@@ -41,7 +42,10 @@ def columns(points: list[tuple[float, ...]]) -> list[Any]:
     (hyp1f1, mpmath.hyp1f1, CONFLUENT), (hyp2f1, mpmath.hyp2f1, GAUSS), (betainc, exact_betainc, BETA)])
 def test_values_and_derivatives_in_all_arguments(function: Function, exact: Function,
                                                  points: list[tuple[float, ...]]) -> None:
-    """jax's value of hyp2f1(140, 1, 101, 0.5) is -153, and that of hyp1f1(30, 90, 101) has four digits."""
+    """jax's value of hyp2f1(140, 1, 101, 0.5) is -153, that of hyp1f1(30, 90, 101) has four digits.
+
+    XLA's value of betainc(1e5, 1e5, 0.5) in float32 is 0.42.
+    """
     args = columns(points)
     places = range(len(args))
     slopes = fxgrad.grad(lambda *args: np.sum(function(*args)), argnums=tuple(places))(*args)
@@ -51,6 +55,17 @@ def test_values_and_derivatives_in_all_arguments(function: Function, exact: Func
             wanted = [float(mpmath.diff(lambda at, point=point, place=place: exact(
                 *point[:place], at, *point[place + 1:]), point[place])) for point in points]
             np.testing.assert_allclose(slopes[place], wanted, rtol=1e-10, err_msg=str(place))
+
+
+def test_incomplete_beta_functions_of_large_parameters() -> None:
+    """SciPy's values have all digits there, so that differences of them have eight."""
+    points = [(10.0, 1e6, 1.3e-5), (1e4, 10.0, 0.9985), (1e4, 1e5, 0.092), (1e6, 1e6, 0.4995), (1e8, 1e8, 0.50002)]
+    a, b, x = columns(points)
+    np.testing.assert_allclose(betainc(a, b, x), scipy.special.betainc(a, b, x), rtol=1e-11)
+    slopes = fxgrad.grad(lambda a, b: np.sum(betainc(a, b, x)), argnums=(0, 1))(a, b)
+    for slope, steps in zip(slopes, ((1e-4 * np.sqrt(a), 0.0), (0.0, 1e-4 * np.sqrt(b))), strict=True):
+        moved = [scipy.special.betainc(a + sign * steps[0], b + sign * steps[1], x) for sign in (1, -1)]
+        np.testing.assert_allclose(slope, (moved[0] - moved[1]) / (2 * (steps[0] + steps[1])), rtol=1e-6)
 
 
 def test_derivatives_in_a_parameter_have_derivatives_in_x() -> None:
@@ -78,6 +93,8 @@ def test_single_precision_batches_and_shapes() -> None:
         a[0], b[0], c[0], x), wanted, rtol=3e-6)
     wide = fxgrad.grad(lambda a: np.sum(hyp2f1(a, np.full((2, 1), 1.9), 3.1, np.array([0.1, 0.6]))))(0.7)
     np.testing.assert_allclose(wide, 2 * (wanted[3] + wanted[4]), rtol=1e-12)
+    large = np.float32(1e5), np.float32(1e5), np.array([0.498, 0.5, 0.501], np.float32)
+    np.testing.assert_allclose(betainc(*large), betainc(*(each.astype(float) for each in large)), atol=1e-5)
     assert hyp2f1(np.zeros((0, 3)), 1.0, 2.0, 0.5).shape == (0, 3)
     half = fxgrad.grad(hyp1f1)(np.float16(0.5), np.float16(1.5), np.float16(-2.0))
     assert half.dtype == np.float16

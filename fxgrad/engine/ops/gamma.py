@@ -44,7 +44,7 @@ def no_derivative(function: str, parameter: str) -> Callable[..., Any]:
     return refuse
 
 
-def _betaln_xla(lax: Any, a: Any, b: Any) -> Any:
+def betaln_xla(lax: Any, a: Any, b: Any) -> Any:
     """Use jax's series where a difference of logarithms would be one of large numbers, losing all digits."""
     zero, one, infinity = lax.full_like(a, 0), lax.full_like(a, 1), lax.full_like(a, math.inf)
     positive = lax.bitwise_and(lax.gt(a, zero), lax.gt(b, zero))
@@ -62,7 +62,7 @@ def _betaln_tangent(t: Any, a: Any, b: Any) -> Any:
 
 betaln_p = by_xla("betaln", 2, [lambda t, out, a, b: _betaln_tangent(t, a, b),
                                 lambda t, out, a, b: _betaln_tangent(t, b, a)],
-                  xla=lambda lax, a, b: _betaln_xla(lax, *align(lax, a, b)))
+                  xla=lambda lax, a, b: betaln_xla(lax, *align(lax, a, b)))
 betaln = operation(betaln_p)
 
 
@@ -77,50 +77,71 @@ def _density(a: Any, x: Any) -> Any:
     return exp(sub(sub(times_or_zero(sub(a, 1.0), log(x)), x), lgamma(a)))
 
 
-_LARGE = 100.0
-"""From this a on the incomplete gamma functions are integrals of the density over the smaller of both tails."""
-_NODES = 48
+LARGE = 100.0
+"""From this on the incomplete functions are integrals of the density over the smaller of both tails."""
+_NODES = np.polynomial.legendre.leggauss(48)
+
+
+def integrate(lax: Any, function: Callable[[Any], Any], like: Any) -> Any:
+    """Return the integral of a function from 0 to 1 by Gauss's rule, in the type of an array."""
+    places, weights = (np.asarray(values, like.dtype) for values in _NODES)
+    one = lax.full_like(like, 1.0)
+
+    def add_node(index: Any, total: Any) -> Any:
+        place, weight = (lax.mul(one, lax.dynamic_index_in_dim(values / 2, index, keepdims=False))
+                         for values in (places + 1, weights))
+        return lax.add(total, lax.mul(weight, function(place)))
+
+    return lax.fori_loop(0, len(places), add_node, lax.full_like(like, 0.0))
+
+
+def log_scale(lax: Any, a: Any) -> Any:
+    """Return the logarithm of gamma(a) / (root(2 pi / a) (a / e)^a) for large a (DLMF 5.11.3)."""
+    inverse = lax.div(lax.full_like(a, 1.0), a)
+    square = lax.mul(inverse, inverse)
+    return lax.mul(inverse, lax.sub(lax.full_like(a, 1 / 12), lax.mul(square, lax.full_like(a, 1 / 360))))
+
+
+def log_less_digamma(lax: Any, a: Any) -> Any:
+    """Return log(a) - digamma(a) for large a (DLMF 5.11.2)."""
+    inverse = lax.div(lax.full_like(a, 1.0), a)
+    square = lax.mul(inverse, inverse)
+    series = lax.sub(lax.full_like(a, 1 / 12), lax.mul(square, lax.full_like(a, 1 / 120)))
+    return lax.mul(inverse, lax.add(lax.full_like(a, 0.5), lax.mul(inverse, series)))
+
+
+def length_of_tail(lax: Any, deviation: Any, rate: Any) -> Any:
+    """Return how far to integrate a density that decays at this rate where the tail begins."""
+    long, steep = lax.mul(deviation, lax.full_like(rate, 13.0)), lax.div(rate, lax.full_like(rate, 45.0))
+    return lax.div(long, lax.add(lax.full_like(rate, 1.0), lax.mul(long, steep)))
 
 
 def _tail(lax: Any, a: Any, x: Any, *, in_a: bool) -> tuple[Any, Any]:
     """Return two factors of P(a, x) where x < a, else of Q(a, x), or of its derivative in a, for large a.
 
-    The second one is the density times x / a: exp(-a phi) / (sqrt(2 pi a) s), with phi = m - log(1 + m), m = x / a - 1
-    and s from Stirling's series (DLMF 5.11.3). The first one is the integral over so much of the tail as counts, by
-    Gauss's rule. XLA's series end early there, and its factor x^a e^-x loses digits, all of float32 at 10^7.
+    The second one is the density times x / a: exp(-a phi) / (root(2 pi a) s), with phi = m - log(1 + m), m = x / a - 1
+    and s as in `log_scale`. The first one is the integral over so much of the tail as counts. XLA's series end early
+    there, and its factor x^a e^-x loses digits, all of float32 at 10^7.
     """
-    def number(value: float) -> Any:
-        return lax.full_like(x, value)
+    inverse = lax.div(lax.full_like(a, 1.0), a)
+    below, distance = lax.lt(x, a), lax.sub(x, a)
+    length = length_of_tail(lax, lax.sqrt(a), lax.div(lax.abs(distance), x))
+    length = lax.select(below, lax.neg(lax.min(length, x)), length)
+    first = lax.min(log_excess(lax, lax.mul(distance, inverse)), lax.full_like(x, 1e30))
 
-    one = number(1.0)
-    inverse = lax.div(one, a)
-    log_scale = lax.mul(inverse, lax.sub(number(1 / 12), lax.mul(lax.mul(inverse, inverse), number(1 / 360))))
-    scale = lax.exp(lax.neg(lax.add(log_scale, lax.mul(number(0.5), lax.log(lax.mul(a, number(2 * math.pi)))))))
-    # log(a) - digamma(a), DLMF 5.11.2
-    beyond = lax.mul(inverse, lax.add(number(0.5), lax.mul(inverse, lax.sub(
-        number(1 / 12), lax.mul(lax.mul(inverse, inverse), number(1 / 120))))))
-    below = lax.lt(x, a)
-    rate = lax.div(lax.abs(lax.sub(x, a)), x)  # at which the density decays from x on
-    length = lax.div(one, lax.add(lax.div(one, lax.mul(number(13.0), lax.sqrt(a))), lax.div(rate, number(45.0))))
-    length = lax.select(below, lax.min(length, x), length)
-    sign = lax.select(below, number(-1.0), one)
-    places, weights = (np.asarray(values, x.dtype) for values in np.polynomial.legendre.leggauss(_NODES))
-    first = lax.min(_log_excess(lax, lax.mul(lax.sub(x, a), inverse)), number(1e30))
+    def density(place: Any) -> Any:
+        step = lax.mul(length, place)
+        m, ratio = (lax.mul(lax.add(start, step), inverse) for start in (distance, x))
+        value = lax.exp(lax.mul(a, lax.sub(first, log_excess(lax, m))))
+        value = lax.div(value, lax.max(ratio, lax.full_like(ratio, 1e-30)))
+        return lax.mul(value, lax.add(lax.log1p(m), log_less_digamma(lax, a))) if in_a else value
 
-    def add_node(index: Any, total: Any) -> Any:
-        place, weight = (lax.dynamic_index_in_dim(values / 2, index, keepdims=False)
-                         for values in (places + 1, weights))
-        step = lax.mul(lax.mul(length, sign), lax.mul(one, place))
-        m, ratio = (lax.mul(lax.add(start, step), inverse) for start in (lax.sub(x, a), x))
-        value = lax.exp(lax.mul(a, lax.sub(first, _log_excess(lax, m))))
-        value = lax.div(lax.mul(value, lax.mul(one, weight)), lax.max(ratio, number(1e-30)))
-        return lax.add(total, lax.mul(value, lax.add(lax.log1p(m), beyond)) if in_a else value)
-
-    total = lax.fori_loop(0, _NODES, add_node, number(0.0))
-    return lax.mul(total, length), lax.mul(scale, lax.exp(lax.neg(lax.mul(a, first))))
+    root = lax.mul(lax.full_like(a, 0.5), lax.log(lax.mul(a, lax.full_like(a, 2 * math.pi))))
+    exponent = lax.neg(lax.add(lax.add(lax.mul(a, first), root), log_scale(lax, a)))
+    return lax.mul(integrate(lax, density, x), lax.abs(length)), lax.exp(exponent)
 
 
-def _log_excess(lax: Any, m: Any) -> Any:
+def log_excess(lax: Any, m: Any) -> Any:
     """Return m - log(1 + m), near 0 by the series of atanh: r m - 2 (r^3 / 3 + r^5 / 5 + ...) with r = m / (2 + m)."""
     near = lax.lt(lax.abs(m), lax.full_like(m, 0.3))
     small = lax.select(near, m, lax.full_like(m, 0.0))
@@ -139,10 +160,10 @@ def _incomplete(name: str) -> Callable[..., Any]:
         if dtype.itemsize < 4:
             a, x = (lax.convert_element_type(each, np.float32) for each in (a, x))
         zero, one, infinity = lax.full_like(x, 0.0), lax.full_like(x, 1.0), lax.full_like(x, math.inf)
-        large = lax.bitwise_and(lax.bitwise_and(lax.gt(a, lax.full_like(a, _LARGE)), lax.lt(a, infinity)),
+        large = lax.bitwise_and(lax.bitwise_and(lax.gt(a, lax.full_like(a, LARGE)), lax.lt(a, infinity)),
                                 lax.bitwise_and(lax.gt(x, zero), lax.lt(x, infinity)))
         moderate = getattr(lax, name)(*(lax.select(large, one, each) for each in (a, x)))
-        wide, there = (lax.select(large, each, lax.full_like(x, 2 * _LARGE)) for each in (a, x))
+        wide, there = (lax.select(large, each, lax.full_like(x, 2 * LARGE)) for each in (a, x))
         in_a, below = name in ("igamma_grad_a", "random_gamma_grad"), lax.lt(there, wide)
         tail, density = _tail(lax, wide, there, in_a=in_a)
         if in_a:

@@ -1,7 +1,8 @@
 """The hypergeometric functions hyp1f1 and hyp2f1, and the incomplete beta function, which is one: betainc.
 
 Their derivatives in all parameters are functions of their own (hyp1f1_grad_a hyp1f1_grad_b hyp2f1_grad_a
-hyp2f1_grad_c). XLA computes all for NumPy arrays too, on the CPU. Formulas are those of the DLMF (dlmf.nist.gov).
+hyp2f1_grad_c betainc_grad_a betainc_grad_b). XLA computes all for NumPy arrays too, on the CPU. Formulas are those of
+the DLMF (dlmf.nist.gov).
 
 Near 0 a series is summed. Where its terms change signs, and near its singularity, it loses digits or does not end; so
 from there on the differential equation of the function is followed by Taylor series, which lose few (Pearson, Olver and
@@ -19,19 +20,28 @@ import numpy as np
 
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.engine.ops.comparison import eq, gt
 from fxgrad.engine.ops.exponential import exp, log, log1p
-from fxgrad.engine.ops.families import lax_function
-from fxgrad.engine.ops.gamma import betaln, by_xla, no_derivative, times_or_zero
+from fxgrad.engine.ops.gamma import (
+    LARGE,
+    betaln,
+    betaln_xla,
+    by_xla,
+    integrate,
+    length_of_tail,
+    log_excess,
+    log_less_digamma,
+    log_scale,
+    no_derivative,
+    times_or_zero,
+)
 from fxgrad.engine.ops.pointwise import align, operation
-from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import digamma
 
 special = xla_kernels.special
 
 # --- series ---------------------------------------------------------------------------------------------------------
 
-_MOST_TERMS = np.float32(2e4)
+_MOST_TERMS = np.float32(1e5)
 Direction = tuple[Sequence[Any], Sequence[Any]]
 """The rates at which the upper and the lower parameters change."""
 
@@ -326,8 +336,11 @@ def _hyp2f1(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[float, float,
     def length_at(place: Any) -> Any:
         x, gap = x_and_gap(place)
         size = lax.abs(x)
-        return lax.min(_times(lax, lax.min(size, gap), 0.5), _times(lax, lax.min(
-            lax.div(size, _at_least_1(lax, c)), lax.div(gap, _at_least_1(lax, a, b))), _STEP))
+        # How the solutions behave at 0, at 1 or infinity, and between.
+        power = lax.select(below, _at_least_1(lax, a, b), _at_least_1(lax, lax.sub(lax.sub(c, a), b)))
+        waves = lax.sqrt(lax.div(lax.mul(size, gap), _at_least_1(lax, lax.mul(a, b))))
+        bounds = lax.div(size, _at_least_1(lax, c)), lax.div(gap, power), waves
+        return lax.min(_times(lax, lax.min(size, gap), 0.5), _times(lax, _least(lax, *bounds), _STEP))
 
     values = _follow(lax, equation_at, length_at, lax.select(below, one, lax.neg(one)),
                      lax.select(below, start, lax.sub(one, start)), lax.select(below, inside, lax.sub(one, inside)),
@@ -439,38 +452,117 @@ hyp2f1_grad_c_p = by_xla(
 # --- the incomplete beta function -------------------------------------------------------------------------------------
 
 
+def _by_series(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None) -> Any:
+    """Return x^p (1 - x)^q / (p B(p, q)) F(p + q, 1; p + 1; x) (DLMF 8.17.8), with p = a and q = b; or a derivative.
+
+    Where x > (a + 1) / (a + b + 2) it is 1 less that of 1 - x with p = b and q = a (8.17.4). So terms have one sign.
+    """
+    one = lax.full_like(x, 1.0)
+    middle = lax.div(lax.add(a, one), lax.add(lax.add(a, b), lax.full_like(x, 2.0)))
+    swapped = lax.gt(x, middle)
+    p, q, y = (lax.select(swapped, *pair) for pair in ((b, a), (a, b), (lax.sub(one, x), x)))
+    log_y = lax.select(swapped, lax.log1p(lax.neg(x)), lax.log(x))
+    log_rest = lax.select(swapped, lax.log(x), lax.log1p(lax.neg(x)))
+    exponent = lax.add(lax.mul(p, log_y), lax.mul(q, log_rest))
+    front = lax.exp(lax.sub(exponent, lax.add(lax.log(p), betaln_xla(lax, p, q))))
+    top, bottom = lax.add(p, q), lax.add(p, one)
+    value = lax.mul(front, _hyp2f1(lax, top, one, bottom, y))
+    if rates is None:
+        return lax.select(swapped, lax.sub(one, value), value)
+    in_p, in_q = (lax.select(swapped, *pair) for pair in (
+        [lax.full_like(x, rate) for rate in order] for order in (rates[::-1], rates)))
+    both = lax.digamma(top)
+    in_front = lax.add(
+        lax.mul(in_p, lax.sub(lax.add(log_y, both), lax.add(lax.digamma(p), lax.div(one, p)))),
+        lax.mul(in_q, lax.sub(lax.add(log_rest, both), lax.digamma(q))))
+    in_top = _hyp2f1(lax, top, one, bottom, y, (1.0, 0.0, 0.0))
+    in_bottom = _hyp2f1(lax, top, one, bottom, y, (0.0, 0.0, 1.0))
+    slope = lax.add(lax.mul(lax.add(in_p, in_q), in_top), lax.mul(in_p, in_bottom))
+    slope = lax.add(lax.mul(value, in_front), lax.mul(front, slope))
+    return lax.select(swapped, lax.neg(slope), slope)
+
+
+def _by_tail(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None) -> Any:
+    """Integrate the density of the beta distribution over the smaller tail, for large a and b.
+
+    With t - mean = m mean = -k (1 - mean) it is exp(-a phi(m) - b phi(k)) / (t (1 - t)), phi(m) = m - log(1 + m), times
+    root(a b / (2 pi (a + b))) and the scales of Stirling's series.
+    """
+    one, total = lax.full_like(x, 1.0), lax.add(a, b)
+    mean, rest = lax.div(a, total), lax.div(b, total)
+    distance, other = lax.div(lax.sub(lax.mul(x, b), lax.mul(a, lax.sub(one, x))), total), lax.sub(one, x)
+    below = lax.lt(distance, lax.full_like(x, 0.0))
+    rate = lax.abs(lax.sub(lax.div(a, x), lax.div(b, other)))
+    length = length_of_tail(lax, lax.sqrt(lax.div(lax.mul(mean, rest), total)), rate)
+    length = lax.select(below, lax.neg(lax.min(length, x)), lax.min(length, other))
+
+    def density(place: Any) -> Any:
+        step = lax.mul(length, place)
+        here, t, left = lax.add(distance, step), lax.add(x, step), lax.sub(other, step)
+        m, k = lax.div(here, mean), lax.neg(lax.div(here, rest))
+        exponent = lax.add(lax.mul(a, log_excess(lax, m)), lax.mul(b, log_excess(lax, k)))
+        value = lax.div(lax.exp(lax.neg(exponent)), lax.max(lax.mul(t, left), lax.full_like(x, 1e-30)))
+        if rates is None:
+            return value
+        in_value = [lax.mul(lax.full_like(x, rate), lax.add(lax.log1p(moved), log_less_digamma(lax, parameter)))
+                    for rate, moved, parameter in zip(rates, (m, k), (a, b), strict=True)]
+        in_total = lax.mul(lax.full_like(x, sum(rates)), log_less_digamma(lax, total))
+        return lax.mul(value, lax.sub(lax.add(*in_value), in_total))
+
+    scales = lax.sub(log_scale(lax, total), lax.add(log_scale(lax, a), log_scale(lax, b)))
+    factor = lax.sqrt(lax.mul(lax.div(a, lax.full_like(x, 2 * math.pi)), rest))
+    tail = lax.mul(lax.mul(integrate(lax, density, x), lax.abs(length)), lax.mul(factor, lax.exp(scales)))
+    beyond = lax.neg(tail) if rates is not None else lax.sub(one, tail)
+    return lax.select(below, tail, beyond)
+
+
+def _betainc(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None = None) -> Any:
+    """Return I_x(a, b), or with rates of a and b the derivative.
+
+    By the tail where both are large, by the series where one is, and else by XLA's continued fraction.
+    """
+    zero, one, large = (lax.full_like(x, number) for number in (0.0, 1.0, LARGE))
+    positive = lax.bitwise_and(lax.gt(a, zero), lax.gt(b, zero))
+    inside = functools.reduce(lax.bitwise_and, (positive, lax.gt(x, zero), lax.lt(x, one)))
+    are_large = lax.bitwise_and(inside, lax.bitwise_and(lax.gt(a, large), lax.gt(b, large)))
+    is_small = lax.bitwise_and(inside, lax.bitwise_not(are_large))
+    by_series = _by_series(lax, *(lax.select(is_small, *pair) for pair in (
+        (a, one), (b, one), (x, lax.full_like(x, 0.5)))), rates)
+    if rates is None:
+        are_moderate = lax.le(lax.max(a, b), large)
+        fraction = lax.betainc(*(lax.select(are_moderate, *pair) for pair in (
+            (a, one), (b, one), (x, lax.full_like(x, 0.5)))))
+        by_series = lax.select(are_moderate, fraction, by_series)
+    by_tail = _by_tail(lax, *(lax.select(are_large, *pair) for pair in (
+        (a, lax.add(large, one)), (b, lax.add(large, one)), (x, lax.full_like(x, 0.5)))), rates)
+    at_end = zero if rates is not None else x
+    is_end = lax.bitwise_and(positive, lax.bitwise_or(lax.eq(x, zero), lax.eq(x, one)))
+    ends = lax.select(is_end, at_end, lax.full_like(x, math.nan))
+    return lax.select(inside, lax.select(are_large, by_tail, by_series), ends)
+
+
 def _beta_density(a: Any, b: Any, x: Any) -> Any:
     """x^(a-1) (1-x)^(b-1) / B(a, b) (DLMF 8.17.1)."""
     powers = add(times_or_zero(sub(a, 1.0), log(x)), times_or_zero(sub(b, 1.0), log1p(neg(x))))
     return exp(sub(powers, betaln(a, b)))
 
 
-def _betainc_in_parameters(a: Any, b: Any, x: Any, *, in_a: bool) -> Any:
-    """Differentiate x^p (1-x)^q / (p B(p, q)) F(p + q, 1; p + 1; x) (DLMF 8.17.8), with p = a and q = b.
-
-    Where x > (a + 1) / (a + b + 2) it is 1 less that of 1 - x with p = b and q = a (8.17.4). So terms have one sign.
-    """
-    swapped = gt(x, div(add(a, 1.0), add(add(a, b), 2.0)))
-    p, q, y = where(swapped, b, a), where(swapped, a, b), where(swapped, sub(1.0, x), x)
-    at_end = eq(y, 0.0)
-    y = where(at_end, 0.5, y)
-    inside, outside = log(y), where(swapped, log(where(at_end, 0.5, x)), log1p(neg(y)))
-    front = exp(sub(add(mul(p, inside), mul(q, outside)), add(log(p), betaln(p, q))))
-    parameters = add(p, q), 1.0, add(p, 1.0), y
-    value = mul(front, hyp2f1(*parameters))
-    in_top, both = mul(front, hyp2f1_grad_a(*parameters)), digamma(add(p, q))
-    in_p = add(mul(value, sub(add(inside, both), add(digamma(p), div(1.0, p)))),
-               add(in_top, mul(front, hyp2f1_grad_c(*parameters))))
-    in_q = add(mul(value, sub(add(outside, both), digamma(q))), in_top)
-    slope = where(swapped, neg(in_q), in_p) if in_a else where(swapped, neg(in_p), in_q)
-    return where(at_end, 0.0, slope)
+def _density_in(parameter: Any, logarithm: Any, a: Any, b: Any, x: Any) -> Any:
+    """Differentiate the density in the parameter that is the exponent of the number with this logarithm."""
+    return mul(_beta_density(a, b, x), sub(add(logarithm, digamma(add(a, b))), digamma(parameter)))
 
 
 regularized_incomplete_beta_p = by_xla("regularized_incomplete_beta", 3, [
-    lambda t, out, a, b, x: mul(t, _betainc_in_parameters(a, b, x, in_a=True)),
-    lambda t, out, a, b, x: mul(t, _betainc_in_parameters(a, b, x, in_a=False)),
-    lambda t, out, a, b, x: mul(t, _beta_density(a, b, x))], xla=lax_function("betainc"))
+    lambda t, out, a, b, x: mul(t, betainc_grad_a(a, b, x)), lambda t, out, a, b, x: mul(t, betainc_grad_b(a, b, x)),
+    lambda t, out, a, b, x: mul(t, _beta_density(a, b, x))], xla=_kernel(_betainc))
+betainc_grad_a_p = by_xla("betainc_grad_a", 3, [
+    *_second("the derivative of betainc(a, b, x) in a", "ab"),
+    lambda t, out, a, b, x: mul(t, _density_in(a, log(x), a, b, x))], xla=_kernel(_betainc, rates=(1.0, 0.0)))
+betainc_grad_b_p = by_xla("betainc_grad_b", 3, [
+    *_second("the derivative of betainc(a, b, x) in b", "ab"),
+    lambda t, out, a, b, x: mul(t, _density_in(b, log1p(neg(x)), a, b, x))], xla=_kernel(_betainc, rates=(0.0, 1.0)))
 
-hyp1f1, hyp1f1_grad_a, hyp1f1_grad_b, hyp2f1, hyp2f1_grad_a, hyp2f1_grad_c, betainc = map(operation, (
-    hyp1f1_p, hyp1f1_grad_a_p, hyp1f1_grad_b_p, hyp2f1_p, hyp2f1_grad_a_p, hyp2f1_grad_c_p,
-    regularized_incomplete_beta_p))
+hyp1f1, hyp1f1_grad_a, hyp1f1_grad_b, hyp2f1, hyp2f1_grad_a, hyp2f1_grad_c = map(operation, (
+    hyp1f1_p, hyp1f1_grad_a_p, hyp1f1_grad_b_p, hyp2f1_p, hyp2f1_grad_a_p, hyp2f1_grad_c_p))
+betainc, betainc_grad_a, betainc_grad_b = map(operation, (
+    regularized_incomplete_beta_p, betainc_grad_a_p, betainc_grad_b_p))

@@ -77,7 +77,7 @@ kinds.enter(
     primitives.dawsn, primitives.exp1, primitives.expi, primitives.expn, primitives.fresnel_cosine,
     primitives.fresnel_sine, primitives.hyp1f1, primitives.hyp1f1_grad_a, primitives.hyp1f1_grad_b,
     primitives.hyp2f1, primitives.hyp2f1_grad_a, primitives.hyp2f1_grad_c, primitives.owens_t, primitives.spence,
-    primitives.wofz, primitives.regularized_incomplete_beta,
+    primitives.wofz, primitives.regularized_incomplete_beta, primitives.betainc_grad_a, primitives.betainc_grad_b,
     # matrices and transforms
     primitives.cholesky, primitives.cofactor, primitives.det, primitives.slogdet, primitives.eig,
     primitives.eigh, primitives.svd, primitives.lu, primitives.lu_solve, primitives.lu_pivots_to_permutation,
