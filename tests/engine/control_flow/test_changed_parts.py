@@ -664,6 +664,16 @@ def a_row_changes_after_its_loop(x, n):
     return m
 
 
+def fill_first(value, *arrays):
+    arrays[0][1] = value  # here
+
+
+def further_arguments(x, n):
+    a = np.ones(3) * x
+    fill_first(x, a)
+    return a
+
+
 def an_array_changes_whose_row_is_used_after(x, n):
     m = np.ones((3, 4)) * x
     for row in m:
@@ -796,6 +806,9 @@ _NOT_BACK = ("which does not give it back: an expression, the condition of a `wh
     (a_row_and_its_column_in_a_dict, None, _IN_COMMON),
     (slices_with_common_elements, None, _IN_COMMON),
     (one_array_by_two_rows, None, _IN_COMMON),
+    (further_arguments, fill_first, (
+        "arrays[0][...] = v changes an array in a tuple, which cannot get another array in its place. Give the array a "
+        "name, or a parameter, of its own; or keep it in a list that the function makes")),
     (an_array_changes_whose_row_is_used_after, None,
      f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),
     (a_row_changes_after_its_loop, None, (
