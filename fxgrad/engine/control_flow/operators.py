@@ -138,6 +138,14 @@ def not_(value: Any) -> Any:
     return logical_not(truth(value, "not")) if is_unknown(value) else not value
 
 
+def without_traced_bools(value: Any) -> Any:
+    """Return a value that is compared with the objects True and False; raise if it is traced, and neither of them."""
+    if any(type(each) is Tracer and each.dtype == dtypes.bool_ for each in tree.leaves(value)):
+        raise refuse("`is True`, `is False`, and `case True` or `case False` of a `match`, ask for an object of "
+                     "Python's, which no traced condition is. Write `if x:` or `if not x:`")
+    return value
+
+
 def unset(*flags: Any) -> Any:
     """Return whether no flag is set."""
     if any(flag is True for flag in flags):

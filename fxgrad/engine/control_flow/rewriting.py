@@ -307,7 +307,11 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Match(self, node: ast.Match) -> Any:
         cases = [ast.match_case(each.pattern, each.guard and self._known(each.guard, "the guard of a case"),
                                 self._block(each.body)) for each in node.cases]
-        return _at(ast.Match(self.visit(node.subject), cases), node)
+        subject = self.visit(node.subject)
+        if any(isinstance(each, ast.MatchSingleton) and each.value is not None
+               for case in node.cases for each in ast.walk(case.pattern)):
+            subject = self._call("without_traced_bools", [subject], node.subject)
+        return _at(ast.Match(subject, cases), node)
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         message: ast.expr = _constant(None, node.test)
@@ -328,7 +332,12 @@ class _Rewriter(ast.NodeTransformer):
         node.value = self._returned(value) if is_result else self._new_containers(value)
         for name in getattr(node, "given_back", ()):
             node.value = self._call("given_back", [_thunk(_name(name, ast.Load(), node)), node.value], node)
-        return self._noting_rebinding(node, bound_names(node.targets))
+        found = self._noting_rebinding(node, bound_names(node.targets))
+        lists = [each.value for target in node.targets for each in ast.walk(target)
+                 if isinstance(each, ast.Starred) and isinstance(each.value, ast.Name)]
+        return [*(found if isinstance(found, list) else [found]), *(
+            _at(ast.Expr(self._call("fresh", [_name(each.id, ast.Load(), each)], each)), each)
+            for each in lists)] if lists else found
 
     def _returned(self, value: ast.expr) -> ast.expr:
         """Return the value of an early `return`."""
@@ -492,6 +501,10 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
             found = self._call("contains", [self.visit(node.comparators[0]), self.visit(node.left)], node)
             return found if isinstance(node.ops[0], ast.In) else self._call("not_", [found], node)
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot) and isinstance(
+                node.comparators[0], ast.Constant) and isinstance(node.comparators[0].value, bool):
+            node.left = self._call("without_traced_bools", [self.visit(node.left)], node.left)
+            return node
         if len(node.ops) == 1 or any(map(has_walrus, node.comparators[1:])):
             self.generic_visit(node)
             return node
