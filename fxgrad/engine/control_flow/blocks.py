@@ -402,7 +402,7 @@ class ListItems:
             self.items[index] = value
             return
         try:  # with the value among the items, all get the type that fits
-            whole = _stacked([*self.items, value])
+            whole = stacked([*self.items, value])
         except (TypeError, ValueError):
             raise refuse("a traced index selects an item of a list to assign, and the items and the value are not "
                          "arrays of one shape. Keep them in one array, and write x[i] = v") from None
@@ -436,7 +436,7 @@ class _Rows(Place):
         for place, row in enumerate(self._rows):
             old = row[index] if type(row) is _Rows else item(row, index)
             try:
-                dtype, weak = _joint_type([value, old])
+                dtype, weak = joint_type([value, old])
                 new = convert(fnp.where(self._number == place, fnp.asarray(value, dtype), old), dtype, weak)
                 same = np.shape(new) == np.shape(old)
             except (TypeError, ValueError):
@@ -491,7 +491,7 @@ def item(container: Any, index: Any) -> Any:
                 rows = zip(*(one.leaves for one in flat), strict=True)
                 return unflatten(flat[0].structure, [item([*row], index) for row in rows])
             try:
-                return may_be(_stacked(container)[_as_number(index)], container)
+                return may_be(stacked(container)[_as_number(index)], container)
             except (TypeError, ValueError):
                 raise refuse(f"a traced index selects from a {type(container).__name__} whose items are not arrays of "
                              "one shape. Keep them in one array, or choose with fxgrad.lax.switch") from None
@@ -500,13 +500,13 @@ def item(container: Any, index: Any) -> Any:
     return container[index]
 
 
-def _stacked(items: Sequence[Any]) -> Any:
+def stacked(items: Sequence[Any]) -> Any:
     """Return items as one array; of Python's numbers it has all digits, and gives way to the dtypes of arrays."""
-    dtype, weak = _joint_type(items)
+    dtype, weak = joint_type(items)
     return convert(fnp.stack([fnp.asarray(each, dtype) for each in items]), dtype, weak)
 
 
-def _joint_type(values: Sequence[Any]) -> tuple[Any, bool]:
+def joint_type(values: Sequence[Any]) -> tuple[Any, bool]:
     """Return the dtype of an array of all values, and whether it is weak; raise `TypeError` if one is no array."""
     avals = [aval for value in values for aval in flatten(value).avals]
     if None in avals:

@@ -35,10 +35,12 @@ from fxgrad.engine.control_flow.blocks import (
     has_choices,
     held,
     is_unknown,
+    joint_type,
     may_be,
     printed,
     refuse,
     refuse_in_try,
+    stacked,
     template,
 )
 from fxgrad.engine.control_flow.blocks import attributed as attributed  # noqa: PLC0414  (an operator of converted code)
@@ -316,8 +318,9 @@ def _as_sequence(iterable: Any) -> Sequences | None:
         return Sequences(rows.shape[0], lambda number: array[number], lambda: iter(rows))
     if isinstance(iterable, list | tuple) and iterable and all(
             isinstance(each, int | float | complex | np.generic) for each in iterable):
-        stacked = fnp.asarray(iterable)
-        return Sequences(len(iterable), lambda number: stacked[number], lambda: iter(iterable))
+        dtype, weak = joint_type(iterable)
+        numbers = fnp.asarray(np.asarray(iterable, dtype))
+        return Sequences(len(iterable), lambda number: convert(numbers[number], dtype, weak), lambda: iter(iterable))
     return None
 
 
@@ -552,6 +555,9 @@ def contains(container: Any, value: Any) -> Any:
         return fnp.any(fnp.equal(container, value))
     if type(container) in (list, tuple) and (is_unknown(value) or any(map(is_unknown, container))):
         return boolean("or", False, *[lambda each=each: each is value or each == value for each in container])
+    if is_unknown(value) and type(container) is builtins.range and not np.shape(value):
+        first, last = sorted((container[0], container[-1])) if container else (0, -1)
+        return (value >= first) & (value <= last) & ((value - first) % abs(container.step) == 0)
     if is_unknown(value) and isinstance(container, dict | set | frozenset):
         raise refuse(f"a traced value is looked up in a {type(container).__name__}, which needs its hash. Keep the "
                      "values in a list or an array")
@@ -623,9 +629,9 @@ def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> list[Any
     refuse_in_try("sorted")
     flat: list[tuple[list[Any], Any]] = [tree.flatten(each) for each in items]
     try:
-        columns = [fnp.stack([fnp.asarray(row[place]) for row, _ in flat]) for place in range(len(flat[0][0]))]
-        orders = [[fnp.asarray(each) for each in (one if type(one) in (list, tuple) else [one])] for one in keys]
-        ranks = [fnp.stack(column) for column in zip(*orders, strict=True)]
+        columns = [stacked([row[place] for row, _ in flat]) for place in range(len(flat[0][0]))]
+        ranks = [stacked(column) for column in zip(*(
+            one if type(one) in (list, tuple) else [one] for one in keys), strict=True)]
     except (TypeError, ValueError):
         ranks = columns = []
     if not ranks or containers_in((*items,)) or any(rank.ndim != 1 for rank in ranks) or any(
@@ -765,14 +771,20 @@ def _bool(*args: Any, **kwargs: Any) -> Any:
 def _isinstance(value: Any, kinds: Any) -> bool:
     if isinstance(value, kinds) or type(value) is not Tracer:
         return isinstance(value, kinds)
-    aval = value.aval
-    kind: type = np.ndarray if aval.shape else aval.dtype.type
-    if aval.weak:
-        kind = {"b": bool, "f": float, "c": complex}.get(dtypes.kind_of(aval.dtype), int)
     try:
-        return issubclass(kind, kinds)
+        return issubclass(_type_of(value), kinds)
     except TypeError:
         return False
+
+
+def _type_of(*args: Any, **kwargs: Any) -> Any:
+    """Return `type(x)`, for a traced value the type that it has in Python and NumPy."""
+    if len(args) != 1 or type(args[0]) is not Tracer:
+        return type(*args, **kwargs)
+    aval = args[0].aval
+    if aval.weak:
+        return {"b": bool, "f": float, "c": complex}.get(dtypes.kind_of(aval.dtype), int)
+    return np.ndarray if aval.shape else aval.dtype.type
 
 
 def shown(value: Any) -> Any:
@@ -804,7 +816,7 @@ _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", 
          "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod"}
 _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
                              sorted: _sorted, isinstance: _isinstance, np.array: _array, np.asarray: _asarray}
-_TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool}
+_TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool, type: _type_of}
 _FUNCTIONS_OF_NUMPY = (np.ufunc, type(np.concatenate))
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
 """Functions of libraries whose results are new."""

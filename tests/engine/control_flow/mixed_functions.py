@@ -497,3 +497,36 @@ def flags_are_compared(x, n):
     if ready is True and last is not None:
         return last
     return x
+
+
+def numbers_in_loops(x, n):
+    total, first, single = 0.0, 0.0, np.float32(0.0)
+    for k, weight in zip(range(n), [1.1, 2.1, 3.1, 4.1, 5.1], strict=False):
+        total += k * weight * x
+    for weight in [0.1, 0.2, 0.3]:
+        first += weight
+        if first > x:
+            break
+    for weight in (0.1, 0.2, 0.3):
+        single = single + weight
+        if single > n - 4.95:
+            break
+    for k, weight in enumerate((0.1, 0.2, 0.3)):
+        if x < k:
+            break
+        total += k * weight
+    return total, first, single
+
+
+def sorted_numbers(x, n):
+    return (sorted([x, 0.1, 0.3]), sorted([(x, 0.7), (0.1, 0.9)]), sorted([0.1, x, 0.3], key=lambda v: -v * n),
+            sorted([0.1, 0.2, 0.7], key=lambda v: abs(v - x)))
+
+
+def types_are_compared(x, n):
+    result = 1.0
+    if type(x) is float:
+        result = x
+    if isinstance(n, int) and type(n) is not bool:
+        result += 2 * x
+    return result, n in range(2, 6), n in range(5, 1, -3)
