@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import lax
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
@@ -747,7 +748,7 @@ def _int(*args: Any, **kwargs: Any) -> Any:
 
 
 def _float(*args: Any, **kwargs: Any) -> Any:
-    if len(args) == 1 and not kwargs and is_unknown(args[0]) and dtypes.kind_of(args[0].dtype) in "biuf" and (
+    if len(args) == 1 and not kwargs and type(args[0]) is Tracer and dtypes.kind_of(args[0].dtype) in "biuf" and (
             args[0].size == 1):
         return _as_float(fnp.reshape(args[0], ()))
     return float(*args, **kwargs)
@@ -766,6 +767,15 @@ def _as_float(value: Any) -> Any:
 
 def _bool(*args: Any, **kwargs: Any) -> Any:
     return truth(args[0], "bool") if len(args) == 1 and not kwargs and is_unknown(args[0]) else bool(*args, **kwargs)
+
+
+def _complex(*args: Any, **kwargs: Any) -> Any:
+    parts = [*args, 0.0] if len(args) == 1 else args
+    if kwargs or len(parts) != 2 or not any(type(each) is Tracer for each in parts) or any(
+            dtypes.kind_of(aval_of(each).dtype) not in "biuf" for each in parts if type(each) is Tracer):
+        return complex(*args, **kwargs)
+    real, imaginary = (convert(each, dtypes.float64) for each in parts)
+    return convert(lax.complex(real, imaginary), dtypes.complex128, weak=True)
 
 
 def _isinstance(value: Any, kinds: Any) -> bool:
@@ -816,7 +826,7 @@ _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", 
          "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod"}
 _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
                              sorted: _sorted, isinstance: _isinstance, np.array: _array, np.asarray: _asarray}
-_TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool, type: _type_of}
+_TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool, complex: _complex, type: _type_of}
 _FUNCTIONS_OF_NUMPY = (np.ufunc, type(np.concatenate))
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
 """Functions of libraries whose results are new."""

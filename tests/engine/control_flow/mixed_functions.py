@@ -530,3 +530,12 @@ def types_are_compared(x, n):
     if isinstance(n, int) and type(n) is not bool:
         result += 2 * x
     return result, n in range(2, 6), n in range(5, 1, -3)
+
+
+def complex_of_parts(x, n):
+    z = complex(x, n)
+    k = 0
+    while z.real < 9:
+        z = z + complex(1.0, x) + complex(n)
+        k += 1
+    return (z, k)
