@@ -149,6 +149,14 @@ def without_traced_bools(value: Any) -> Any:
     return value
 
 
+def counted(condition: Any) -> Any:
+    """Return a condition that is added to another one; raise for traced scalars, which Python and NumPy add unlike."""
+    if type(condition) is Tracer and condition.dtype == dtypes.bool_ and not condition.shape:
+        raise refuse("the sum of two conditions is their number in Python, and True in NumPy, where one of them holds. "
+                     "Write int(a) + int(b), or `a or b`")
+    return condition
+
+
 def unset(*flags: Any) -> Any:
     """Return whether no flag is set."""
     if any(flag is True for flag in flags):

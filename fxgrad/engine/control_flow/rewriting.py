@@ -48,6 +48,13 @@ def rewrite(node: FunctionNode) -> FunctionNode:
     return _Rewriter(node).function(node)
 
 
+def _is_condition(node: ast.expr) -> bool:
+    """Return whether an expression is a condition, or a sum of them."""
+    return isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)) or (
+        isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and _is_condition(node.left)
+        and _is_condition(node.right))
+
+
 def _is_only_displays(node: ast.expr) -> bool:
     """Return whether an expression makes lists and dicts of constants, such as [], {} and [0.0] * n."""
     return any(isinstance(each, _DISPLAYS) for each in ast.walk(node)) and not any(
@@ -496,6 +503,13 @@ class _Rewriter(ast.NodeTransformer):
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         node.operand = self.visit(node.operand)
         return self._call("not_", [node.operand], node) if isinstance(node.op, ast.Not) else node
+
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        are_conditions = isinstance(node.op, ast.Add) and all(map(_is_condition, (node.left, node.right)))
+        self.generic_visit(node)
+        if are_conditions:
+            node.left, node.right = (self._call("counted", [each], each) for each in (node.left, node.right))
+        return node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):

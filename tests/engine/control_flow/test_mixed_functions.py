@@ -92,3 +92,26 @@ def test_conditions_are_not_compared_with_the_objects_of_python(function: Any, w
         "`is True`, `is False`, and `case True` or `case False` of a `match`, ask for an object of Python's, which no "
         f"traced condition is. Write `if x:` or `if not x:`\n  at test_mixed_functions.py:{line} (in "
         f"{function.__name__})")
+
+
+def sum_of_conditions(x: Any) -> Any:
+    return x * ((x > 0) + (not x < 1) + (x < 9))  # here
+
+
+@pytest.mark.parametrize("wrap", [jit, grad, lambda f: lambda x: vmap(f)(np.array([x]))], ids=["jit", "grad", "vmap"])
+def test_the_sum_of_conditions_is_refused(wrap: Any) -> None:
+    line = inspect.getsourcelines(sum_of_conditions)[1] + 1
+    with pytest.raises(ControlFlowError) as refused:
+        wrap(python_control_flow(sum_of_conditions))(1.5)
+    assert str(refused.value) == (
+        "the sum of two conditions is their number in Python, and True in NumPy, where one of them holds. Write int(a) "
+        f"+ int(b), or `a or b`\n  at test_mixed_functions.py:{line} (in sum_of_conditions)")
+    assert python_control_flow(sum_of_conditions)(1.5) == 4.5
+
+
+def test_sums_of_conditions_on_arrays_and_of_whole_numbers_are_numpys() -> None:
+    def sums(x: Any) -> Any:
+        y = np.array([1.0, 2.0]) * x
+        return (y > 1) + (y < 2), int(x > 0) + int(x < 9), (x > 0) + 1
+    for found, wanted in zip(jit(python_control_flow(sums))(1.5), sums(1.5), strict=True):
+        np.testing.assert_array_equal(found, wanted)
