@@ -151,6 +151,9 @@ class CheckError(FxgradError, AssertionError):
     turn of each loop and the entry of each batch around it, the innermost first.
     """
 
+    turn_of_block = 0
+    """The turn within a block of turns, until the loop over the blocks adds it to the message."""
+
     def add_context(self, where: str) -> None:
         """Add a line to the message: the loop or the batch that the check ran in."""
         self.args = (f"{self.args[0]}\n  {where}", *self.args[1:])

@@ -269,9 +269,13 @@ def promote(*types: tuple[DType, bool]) -> tuple[DType, bool]:
     return result
 
 
+_LIMITS = {dtype: ml_dtypes.finfo(dtype) for dtype in SUPPORTED.values() if kind_of(dtype) == "f"}
+
+
 def finfo(dtype: DType) -> Any:
     """Return the limits of a floating dtype, bfloat16 included: `tiny`, `eps`, `nmant`, ..."""
-    return ml_dtypes.finfo(dtype)
+    found = _LIMITS.get(dtype)
+    return ml_dtypes.finfo(dtype) if found is None else found
 
 
 def iinfo(dtype: DType) -> Any:

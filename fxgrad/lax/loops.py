@@ -13,7 +13,7 @@ from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.flat import LEAF, TracedCall, check_leaf, constant_name, parameter_names
 from fxgrad.engine.frontend.operands import operand
 from fxgrad.engine.higher_order.loop import bind_for
-from fxgrad.engine.higher_order.scan import bind_scan
+from fxgrad.engine.higher_order.scan import Turns, bind_scan
 from fxgrad.engine.higher_order.while_loop import bind_while
 from fxgrad.engine.ops.arithmetic import sub
 from fxgrad.engine.ops.comparison import lt
@@ -207,6 +207,12 @@ def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = No
     check_function("scan", f, "f")
     if until is not None:
         check_function("scan", until, "until")
+    return _scan(f, init, xs, length, reverse, unroll, until)
+
+
+def _scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any, length: int | None, reverse: bool,
+          unroll: int | bool, until: Callable[[Carry], Any] | None = None, turns: Turns | None = None) -> Any:
+    """Apply `scan`; `turns` are those of the user's loop that the steps of this one stand for."""
     begin = flatten_checked("scan", init, "carry")
     entries = flatten_checked("scan", xs, "xs")
     count = _length(entries, length)
@@ -226,7 +232,7 @@ def scan(f: Callable[[Carry, Any], tuple[Carry, Any]], init: Carry, xs: Any = No
     unrolled = _check_unroll("scan", unroll, count)
     taken: list[Any] = []
     if until is None:
-        outputs = bind_scan(step.program, step.captured, step.init, entries.leaves, count, reverse, unrolled)
+        outputs = bind_scan(step.program, step.captured, step.init, entries.leaves, count, reverse, unrolled, turns)
     else:
         outputs, *taken = _scan_until(step, lambda carry: _answer("scan", until, "until", begin.rebuild(carry)),
                                       entries.leaves, count, reverse, unrolled)
@@ -254,9 +260,9 @@ def _scan_until(step: LoopBody, holds: Callable[[list[Any]], Any], xs: list[Any]
             return carry, [zeros(aval) for aval in stacked]
         return cond(holds(carry[1:]), leave_out, take, carry, x)
 
-    def block(carry: list[Any], xs: list[Any], size: int) -> Any:
+    def block(carry: list[Any], xs: list[Any], size: int, turns: Turns) -> Any:
         def walk(carry: list[Any], xs: list[Any]) -> Any:
-            return scan(turn, carry, xs, size, reverse, unroll)
+            return _scan(turn, carry, xs, size, reverse, unroll, turns=turns)
 
         def leave_out(carry: list[Any], xs: list[Any]) -> Any:  # noqa: ARG001  (branches take the same)
             return carry, [zeros(aval.update(shape=(size, *aval.shape))) for aval in stacked]
@@ -266,15 +272,17 @@ def _scan_until(step: LoopBody, holds: Callable[[list[Any]], Any], xs: list[Any]
     rest = length % size
     # What does not fill a block comes last: after the others, or with `reverse` before them.
     main, others = xs, []
+    main_start, others_start = (rest, 0) if reverse else (0, length - rest)
     if rest:
-        main_start, others_start = (rest, 0) if reverse else (0, length - rest)
         main = [slice_in_dim(x, main_start, main_start + length - rest, 0) for x in xs]
         others = [slice_in_dim(x, others_start, others_start + rest, 0) for x in xs]
-    carry, ys = scan(lambda carry, xs: block(carry, xs, size), [zeros(Aval((), dtypes.int32)), *step.init],
-                     [reshape(x, (length // size, size, *aval_of(x).shape[1:])) for x in main], length // size, reverse)
+    carry, ys = _scan(lambda carry, xs: block(carry, xs, size, Turns(0, 1, 0)),
+                      [zeros(Aval((), dtypes.int32)), *step.init],
+                      [reshape(x, (length // size, size, *aval_of(x).shape[1:])) for x in main],
+                      length // size, reverse, 1, turns=Turns(main_start, size, length))
     ys = [reshape(y, (length - rest, *aval_of(y).shape[2:])) for y in ys]
     if rest:
-        carry, last = block(carry, others, rest)
+        carry, last = block(carry, others, rest, Turns(others_start, 1, length))
         ys = [concatenate([one, y] if reverse else [y, one], 0) for y, one in zip(ys, last, strict=True)]
     return [*carry[1:], *ys], carry[0]
 

@@ -67,7 +67,7 @@ _register_order("update_window_dims inserted_window_dims scatter_dims_to_operand
 _register_order("axis_name axis_size axis", "all_gather", "psum_scatter")
 _register_order("axis_name axis_size split_axis concat_axis", "all_to_all")
 _register_order("axis_name axis_size perm", "ppermute")
-_register_order("program length reverse unroll num_consts num_carry", "scan")
+_register_order("program length reverse unroll num_consts num_carry turns", "scan")
 _register_order("condition body num_condition_consts num_body_consts", "while")
 _register_order("step back num_step_consts num_back_consts", "sweep")
 _register_order("counts programs", "custom_linear_solve", "custom_root")

@@ -17,7 +17,7 @@ from fxgrad.engine.analyses.interval_rules import interval_rules
 from fxgrad.engine.analyses.interval_values import INFINITE, Interval, meet, of_constant, with_flushed
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
-from fxgrad.engine.core.program_properties import definitions
+from fxgrad.engine.core.program_properties import definitions, memoize
 from fxgrad.engine.ops import arithmetic, exponential, parts, pointwise, trigonometric
 
 _FOLLOWED = frozenset({
@@ -48,8 +48,39 @@ def in_cases(program: Program, equation: Equation, given: Sequence[Interval], fo
     made = definitions(program)
     if made.get(one) is None and made.get(other) is None:
         return found
+    # An operation is analysed several times, mostly from the same intervals.
+    earlier: list[tuple[dict[Atom, Interval], Interval]] = memoize(
+        program, ("cases", equation.outputs[0], tuple(given), found), list)
+    for read, result in earlier:
+        if all(known.get(atom) == interval for atom, interval in read.items()):
+            return result
+    reading = _Reading(known)
+    earlier.append((reading, _in_parts(equation, one, other, given, found, made, reading)))
+    reading.forget()
+    return earlier[-1][1]
+
+
+class _Reading(dict[Atom, Interval]):
+    """The intervals that were read, of those that are known."""
+
+    def __init__(self, known: Mapping[Any, Interval]) -> None:
+        super().__init__()
+        self._known = known
+
+    def __missing__(self, atom: Atom) -> Interval:
+        self[atom] = found = self._known[atom]
+        return found
+
+    def forget(self) -> None:
+        """Drop what was not read."""
+        self._known = {}
+
+
+def _in_parts(equation: Equation, one: Variable, other: Variable, given: Sequence[Interval], found: Interval,
+              made: Mapping[Variable, Equation], known: Mapping[Atom, Interval]) -> Interval:
+    """Return the interval of the result by the parts of the values that both operands are made of."""
     first, second = _sources(one, made), _sources(other, made)
-    for value in [each for each in first if each in second and each in known][:_MOST_VALUES]:
+    for value in [each for each in first if each in second][:_MOST_VALUES]:
         results = []
         for part in _parts(known[value], value.aval):
             operands = [_within(atom, {value: part}, made, known) for atom in (one, other)]

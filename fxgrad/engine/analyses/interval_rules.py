@@ -142,8 +142,8 @@ def _exact_ends(equation: Equation, inputs: Sequence[Interval]) -> tuple[Fractio
 def _is_number(end: Fraction, aval: Aval) -> bool:
     """Return whether a number is one of a type, and none that XLA takes for 0."""
     number = float(end)
-    return number == end and (not number or abs(number) >= float(dtypes.finfo(aval.dtype).tiny)) and float(
-        np.asarray(number).astype(aval.dtype)) == number
+    return number == end and (not number or abs(number) >= float(dtypes.finfo(aval.dtype).tiny)) and (
+        aval.dtype == np.float64 or float(np.asarray(number).astype(aval.dtype)) == number)
 
 
 def _sum_of(exact: Interval, aval: Aval, count: int) -> Interval:

@@ -94,12 +94,16 @@ def rounded(interval: Interval, aval: Aval, terms: int = 1) -> Interval:
 
 def of_constant(value: object, aval: Aval) -> Interval:
     """Return the interval of a known value."""
-    if dtypes.kind_of(aval.dtype) not in "biuf":
+    kind = dtypes.kind_of(aval.dtype)
+    if kind not in "biuf":
         return any_value(aval)
+    if isinstance(value, float | int) and (kind != "f" or value == value):  # noqa: PLR0124  (of literals)
+        number = float(value) if kind == "f" else int(value)
+        return Interval(number, number, False)
     array = np.asarray(value)
     if not array.size:
         return Interval(0.0, 0.0, False)
-    if dtypes.kind_of(aval.dtype) in "biu":
+    if kind in "biu":
         return Interval(int(array.min()), int(array.max()), False)
     numbers = array.astype(np.float64)
     nans = np.isnan(numbers)

@@ -46,11 +46,17 @@ def at_the_start(program: Program, inputs: Sequence[Interval], less: Pairs = fro
 
 
 def intervals_of(program: Program, inputs: Sequence[Interval], less: Pairs = frozenset(), in_parts: bool = True,
-                 ) -> dict[Fact, Interval]:
+                 ) -> Intervals:
     """Return the interval of each variable of `program`, given those of its inputs, and which are less.
 
     Unless `in_parts`, no range is split into parts, which takes several times as long.
     """
+    # Branches and bodies are analysed again and again, mostly from the same intervals.
+    return memoize(program, ("intervals", tuple(inputs), less, in_parts),
+                   lambda: _intervals_of(program, inputs, less, in_parts))
+
+
+def _intervals_of(program: Program, inputs: Sequence[Interval], less: Pairs, in_parts: bool) -> Intervals:
     found = at_the_start(program, inputs, less)
     for equation in program.equations:
         found.update(zip(equation.outputs, outputs_of(
@@ -256,7 +262,6 @@ def _loop_carries(equation: Equation, region: Region, inputs: Sequence[Interval]
             [link for link in body.inputs if link.how == "carry"]):
         return None
     asked = None if condition is None else (condition.program, condition.takes)
-    # Loops in loops are analysed again and again, mostly from the same intervals.
     return memoize(body.program, ("carries", body.takes, body.makes, body.times, asked, tuple(inputs)),
                    lambda: _Loop(equation, body, condition, inputs).carries())
 
@@ -396,7 +401,7 @@ class _Loop:
             state = [*map(_common, bounds, state)]
         return _Carries(every, self._running(every) if inside is None else inside, every)
 
-    def _known(self, carries: Sequence[Interval]) -> dict[Fact, Interval]:
+    def _known(self, carries: Sequence[Interval]) -> Intervals:
         """Return the intervals of the variables of the body in a turn from these carries."""
         return intervals_of(self._body.program, self._with_carries(self._inside, self._places, carries), self._less,
                             in_parts=False)

@@ -181,7 +181,8 @@ def scanned(push: Push, equation: Equation, inputs: list[Any]) -> list[Any] | No
         return None
     start = [array for own, value, wholes, aval in zip(forms, carry, begin, avals, strict=True)
              for array in ([value.value] if own is None else _fill(push, own, wholes, aval))]
-    results = iter(bind_scan(program, captured, start, over, params["length"], params["reverse"], params["unroll"]))
+    results = iter(bind_scan(program, captured, start, over, params["length"], params["reverse"], params["unroll"],
+                             params.get("turns")))
     outputs: list[Any] = [Batched(next(results), None) if terms is None else
                           _factored(var.aval, terms, [next(results) for _ in terms])
                           for var, terms in zip(equation.outputs, carried, strict=False)]

@@ -378,6 +378,9 @@ def place(container: Any, index: Any, name: str) -> Any:
         return ArrayItems(Item(container, index), name) if is_array(found) else found
     if type(container) is list and is_unknown(index) and container and all(map(is_array, container)):
         return ArrayRows(container, index, name)
+    if type(container) is tuple and not is_unknown(index) and type(container[index]) is Tracer:
+        raise refuse(f"{name}[...] = v changes an array in a tuple, which cannot get another array in its place. Give "
+                     "the array a name, or a parameter, of its own; or keep it in a list that the function makes")
     return blocks.place(container, index)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fxgrad import debug
 from fxgrad import numpy as fnp
-from fxgrad.engine import tree
+from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.structures import (
     UnknownLength,
     containers_in,
@@ -30,6 +30,7 @@ from fxgrad.engine.control_flow.structures import (
 )
 from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.frontend.views import is_view
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, user_line
@@ -401,7 +402,7 @@ class ListItems:
             self.items[index] = value
             return
         try:  # with the value among the items, all get the type that fits
-            whole = fnp.stack([fnp.asarray(each) for each in (*self.items, value)])
+            whole = stacked([*self.items, value])
         except (TypeError, ValueError):
             raise refuse("a traced index selects an item of a list to assign, and the items and the value are not "
                          "arrays of one shape. Keep them in one array, and write x[i] = v") from None
@@ -435,7 +436,8 @@ class _Rows(Place):
         for place, row in enumerate(self._rows):
             old = row[index] if type(row) is _Rows else item(row, index)
             try:
-                new = fnp.where(self._number == place, value, old)
+                dtype, weak = joint_type([value, old])
+                new = convert(fnp.where(self._number == place, fnp.asarray(value, dtype), old), dtype, weak)
                 same = np.shape(new) == np.shape(old)
             except (TypeError, ValueError):
                 same = False
@@ -489,13 +491,27 @@ def item(container: Any, index: Any) -> Any:
                 rows = zip(*(one.leaves for one in flat), strict=True)
                 return unflatten(flat[0].structure, [item([*row], index) for row in rows])
             try:
-                return may_be(fnp.stack([fnp.asarray(each) for each in container])[_as_number(index)], container)
+                return may_be(stacked(container)[_as_number(index)], container)
             except (TypeError, ValueError):
                 raise refuse(f"a traced index selects from a {type(container).__name__} whose items are not arrays of "
                              "one shape. Keep them in one array, or choose with fxgrad.lax.switch") from None
         if isinstance(container, dict):
             raise refuse("a traced value is no key of a dict. Keep the values in an array, and select by position")
     return container[index]
+
+
+def stacked(items: Sequence[Any]) -> Any:
+    """Return items as one array; of Python's numbers it has all digits, and gives way to the dtypes of arrays."""
+    dtype, weak = joint_type(items)
+    return convert(fnp.stack([fnp.asarray(each, dtype) for each in items]), dtype, weak)
+
+
+def joint_type(values: Sequence[Any]) -> tuple[Any, bool]:
+    """Return the dtype of an array of all values, and whether it is weak; raise `TypeError` if one is no array."""
+    avals = [aval for value in values for aval in flatten(value).avals]
+    if None in avals:
+        raise TypeError("there are values that are no arrays")
+    return dtypes.promote(*((aval.dtype, aval.weak) for aval in avals if aval is not None))
 
 
 # --- changes of what is outside -----------------------------------------------------------------------------------

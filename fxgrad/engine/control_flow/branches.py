@@ -59,6 +59,7 @@ from fxgrad.engine.control_flow.variables import (
     lengths_differ,
     read,
     shown_name,
+    tries_for,
     truth,
     with_outputs,
     write,
@@ -163,7 +164,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
     predicate = truth(condition, what)
     containers = Containers(cells)
     sides: list[_Side] = []
-    while not sides or sides[0].values.keys() != sides[1].values.keys():  # one side changes a list, and so both have it
+    for _ in tries_for(what):
         sides.clear()
         try:
             for function, when in ((then, "true"), (other, "false")):
@@ -174,6 +175,8 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
                 write(cells, before)
         finally:
             write(cells, before)
+        if sides[0].values.keys() == sides[1].values.keys():  # if one side changes a list, both have it
+            break
     write(cells, containers.change(_choose(what, predicate, sides, containers)))
 
 
@@ -213,13 +216,15 @@ def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[
     arrays = BlockArrays({}, {}, (), (), (), owned_items())
     containers = Containers({})
     sides: list[_Side] = []
-    while not sides or sides[0].values.keys() != sides[1].values.keys():
+    for _ in tries_for(what):
         sides.clear()
         for function, when in ((then, "true"), (other, "false")):
             results: list[Any] = []
             sides.append(_trace_side(
                 functools.partial(_run_expression, function, arrays, results),
                 functools.partial(_left_value, results, containers), what, when, then, containers))
+        if sides[0].values.keys() == sides[1].values.keys():
+            break
     return containers.change(_choose(what, predicate, sides, containers))["~value"]
 
 

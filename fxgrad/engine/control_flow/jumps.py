@@ -7,6 +7,7 @@ knows are tested by Python.
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Sequence
 
 from fxgrad.engine.control_flow.names import (
@@ -270,42 +271,85 @@ def _returns(body: Block) -> bool:
 
 
 def _as_branches(statement: ast.Match, names: JumpLowering) -> Block | None:
-    """Return a `match` on values as branches; None if a pattern looks at the structure of the subject."""
+    """Return a `match` on values as branches; None if a pattern looks at the structure of the subject.
+
+    The structure of a tuple that is written out, as in `match x > 0, n:`, is known: its items are values.
+    """
     name = names.subject()
+    whole = ast.Name(name, ast.Load())
+    tuple_of = statement.subject.elts if isinstance(statement.subject, ast.Tuple) else None
+    if tuple_of is not None and any(isinstance(each, ast.Starred) for each in tuple_of):
+        tuple_of = None
 
-    def subject(at: ast.AST) -> ast.expr:
-        return ast.copy_location(ast.Name(name, ast.Load()), at)
-
-    def test(pattern: ast.pattern) -> ast.expr | None:
+    def test(pattern: ast.pattern, value: ast.expr) -> ast.expr | None:
         if isinstance(pattern, ast.MatchValue):
-            return ast.copy_location(ast.Compare(subject(pattern), [ast.Eq()], [pattern.value]), pattern)
+            return ast.copy_location(ast.Compare(_at(value, pattern), [ast.Eq()], [pattern.value]), pattern)
         if isinstance(pattern, ast.MatchSingleton):
             return ast.copy_location(
-                ast.Compare(subject(pattern), [ast.Is()], [constant(pattern.value, pattern)]), pattern)
+                ast.Compare(_at(value, pattern), [ast.Is()], [constant(pattern.value, pattern)]), pattern)
         if isinstance(pattern, ast.MatchOr):
-            parts = [test(each) for each in pattern.patterns]
-            if any(part is None for part in parts):
+            return None if any(_captured(each, value) for each in pattern.patterns) else together(
+                ast.Or(), pattern, [test(each, value) for each in pattern.patterns])
+        if isinstance(pattern, ast.MatchAs):
+            return constant(True, pattern) if pattern.pattern is None else test(pattern.pattern, value)
+        if isinstance(pattern, ast.MatchSequence) and value is whole and tuple_of is not None:
+            if any(isinstance(each, ast.MatchStar) for each in pattern.patterns):
                 return None
-            return ast.copy_location(ast.BoolOp(ast.Or(), [part for part in parts if part is not None]), pattern)
-        if isinstance(pattern, ast.MatchAs) and pattern.pattern is None:
-            return constant(True, pattern)
+            return constant(False, pattern) if len(pattern.patterns) != len(tuple_of) else together(
+                ast.And(), pattern, [test(each, item) for each, item in _items(pattern, value)])
         return None
+
+    def together(operator: ast.boolop, pattern: ast.pattern, tests: list[ast.expr | None]) -> ast.expr | None:
+        found = [each for each in tests if each is not None]
+        if len(found) < len(tests):
+            return None
+        if isinstance(operator, ast.And):
+            found = [each for each in found if not isinstance(each, ast.Constant)]
+        return ast.copy_location(ast.BoolOp(operator, found), pattern) if len(found) > 1 else (
+            found[0] if found else constant(True, pattern))
 
     branches: Block = []
     for case in reversed(statement.cases):
-        condition = test(case.pattern)
-        if condition is None or (case.guard is not None and has_walrus(case.guard)):
+        condition = test(case.pattern, whole)
+        captured = _captured(case.pattern, whole)
+        always = isinstance(condition, ast.Constant) and condition.value is True
+        if condition is None or (case.guard is not None and (has_walrus(case.guard) or (captured and not always))):
             return None
-        captured = case.pattern.name if isinstance(case.pattern, ast.MatchAs) else None
         first = case.body[0]
-        bind = [] if captured is None else [assign(captured, subject(case.pattern), case.pattern)]
-        if case.guard is not None and captured is not None:  # the name is bound before the guard is tested
+        bind: Block = [assign(each, _at(value, case.pattern), case.pattern) for each, value in captured]
+        if case.guard is not None and captured:  # the names are bound before the guard is tested
             branches = [*bind, ast.copy_location(ast.If(case.guard, case.body, branches), first)]
             continue
         if case.guard is not None:
             condition = ast.copy_location(ast.BoolOp(ast.And(), [condition, case.guard]), case.pattern)
-        if isinstance(condition, ast.Constant):  # the case that always holds
+        if always and case.guard is None:  # the case that always holds
             branches = [*bind, *case.body]
         else:
             branches = [ast.copy_location(ast.If(condition, [*bind, *case.body], branches), first)]
     return [assign(name, statement.subject, statement.subject), *branches]
+
+
+def _items(pattern: ast.MatchSequence, value: ast.expr) -> list[tuple[ast.pattern, ast.expr]]:
+    return [(each, ast.Subscript(value, ast.Constant(number), ast.Load()))
+            for number, each in enumerate(pattern.patterns)]
+
+
+def _captured(pattern: ast.pattern, value: ast.expr) -> list[tuple[str, ast.expr]]:
+    """Return the names that a pattern binds, and what to."""
+    if isinstance(pattern, ast.MatchOr):
+        return [found for each in pattern.patterns for found in _captured(each, value)]
+    if isinstance(pattern, ast.MatchSequence):
+        return [found for each, item in _items(pattern, value) for found in _captured(each, item)]
+    if not isinstance(pattern, ast.MatchAs):
+        return []
+    inner = [] if pattern.pattern is None else _captured(pattern.pattern, value)
+    return inner if pattern.name is None else [*inner, (pattern.name, value)]
+
+
+def _at(value: ast.expr, place: ast.AST) -> ast.expr:
+    """Return a copy of a generated expression, at a place of the user's code."""
+    found = copy.deepcopy(value)
+    for node in ast.walk(found):
+        if isinstance(node, ast.expr):
+            ast.copy_location(node, place)
+    return found

@@ -61,6 +61,7 @@ from fxgrad.engine.control_flow.variables import (
     lengths_differ,
     read,
     shown_name,
+    tries_for,
     truth,
     with_outputs,
     write,
@@ -155,7 +156,7 @@ class _Loop:
         self.avals = {name: [*flat.avals] for name, flat in self.values.items() if flat is not None}
 
     def bind(self) -> Values:
-        for _ in range(12):
+        for _ in tries_for(self.what):
             program, captured, places = self._trace_body()
             if program is not None:
                 break

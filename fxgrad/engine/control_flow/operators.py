@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import lax
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
@@ -35,10 +36,12 @@ from fxgrad.engine.control_flow.blocks import (
     has_choices,
     held,
     is_unknown,
+    joint_type,
     may_be,
     printed,
     refuse,
     refuse_in_try,
+    stacked,
     template,
 )
 from fxgrad.engine.control_flow.blocks import attributed as attributed  # noqa: PLC0414  (an operator of converted code)
@@ -58,7 +61,9 @@ from fxgrad.engine.control_flow.lending import given_back as given_back  # noqa:
 from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
 from fxgrad.engine.control_flow.rows import has_rows as has_rows  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.rows import has_rows_of_slice as has_rows_of_slice  # noqa: PLC0414
 from fxgrad.engine.control_flow.rows import row_numbers as row_numbers  # noqa: PLC0414
+from fxgrad.engine.control_flow.rows import row_numbers_of_slice as row_numbers_of_slice  # noqa: PLC0414
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
@@ -134,6 +139,22 @@ def _boolean_of_traced(word: str, value: Any, rest: Sequence[Thunk]) -> Any:
 def not_(value: Any) -> Any:
     """Return `not value`."""
     return logical_not(truth(value, "not")) if is_unknown(value) else not value
+
+
+def without_traced_bools(value: Any) -> Any:
+    """Return a value that is compared with the objects True and False; raise if it is traced, and neither of them."""
+    if any(type(each) is Tracer and each.dtype == dtypes.bool_ for each in tree.leaves(value)):
+        raise refuse("`is True`, `is False`, and `case True` or `case False` of a `match`, ask for an object of "
+                     "Python's, which no traced condition is. Write `if x:` or `if not x:`")
+    return value
+
+
+def counted(condition: Any) -> Any:
+    """Return a condition that is added to another one; raise for traced scalars, which Python and NumPy add unlike."""
+    if type(condition) is Tracer and condition.dtype == dtypes.bool_ and not condition.shape:
+        raise refuse("the sum of two conditions is their number in Python, and True in NumPy, where one of them holds. "
+                     "Write int(a) + int(b), or `a or b`")
+    return condition
 
 
 def unset(*flags: Any) -> Any:
@@ -306,8 +327,9 @@ def _as_sequence(iterable: Any) -> Sequences | None:
         return Sequences(rows.shape[0], lambda number: array[number], lambda: iter(rows))
     if isinstance(iterable, list | tuple) and iterable and all(
             isinstance(each, int | float | complex | np.generic) for each in iterable):
-        stacked = fnp.asarray(iterable)
-        return Sequences(len(iterable), lambda number: stacked[number], lambda: iter(iterable))
+        dtype, weak = joint_type(iterable)
+        numbers = fnp.asarray(np.asarray(iterable, dtype))
+        return Sequences(len(iterable), lambda number: convert(numbers[number], dtype, weak), lambda: iter(iterable))
     return None
 
 
@@ -542,6 +564,9 @@ def contains(container: Any, value: Any) -> Any:
         return fnp.any(fnp.equal(container, value))
     if type(container) in (list, tuple) and (is_unknown(value) or any(map(is_unknown, container))):
         return boolean("or", False, *[lambda each=each: each is value or each == value for each in container])
+    if is_unknown(value) and type(container) is builtins.range and not np.shape(value):
+        first, last = sorted((container[0], container[-1])) if container else (0, -1)
+        return (value >= first) & (value <= last) & ((value - first) % abs(container.step) == 0)
     if is_unknown(value) and isinstance(container, dict | set | frozenset):
         raise refuse(f"a traced value is looked up in a {type(container).__name__}, which needs its hash. Keep the "
                      "values in a list or an array")
@@ -613,9 +638,9 @@ def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> list[Any
     refuse_in_try("sorted")
     flat: list[tuple[list[Any], Any]] = [tree.flatten(each) for each in items]
     try:
-        columns = [fnp.stack([fnp.asarray(row[place]) for row, _ in flat]) for place in range(len(flat[0][0]))]
-        orders = [[fnp.asarray(each) for each in (one if type(one) in (list, tuple) else [one])] for one in keys]
-        ranks = [fnp.stack(column) for column in zip(*orders, strict=True)]
+        columns = [stacked([row[place] for row, _ in flat]) for place in range(len(flat[0][0]))]
+        ranks = [stacked(column) for column in zip(*(
+            one if type(one) in (list, tuple) else [one] for one in keys), strict=True)]
     except (TypeError, ValueError):
         ranks = columns = []
     if not ranks or containers_in((*items,)) or any(rank.ndim != 1 for rank in ranks) or any(
@@ -731,7 +756,7 @@ def _int(*args: Any, **kwargs: Any) -> Any:
 
 
 def _float(*args: Any, **kwargs: Any) -> Any:
-    if len(args) == 1 and not kwargs and is_unknown(args[0]) and dtypes.kind_of(args[0].dtype) in "biuf" and (
+    if len(args) == 1 and not kwargs and type(args[0]) is Tracer and dtypes.kind_of(args[0].dtype) in "biuf" and (
             args[0].size == 1):
         return _as_float(fnp.reshape(args[0], ()))
     return float(*args, **kwargs)
@@ -752,17 +777,32 @@ def _bool(*args: Any, **kwargs: Any) -> Any:
     return truth(args[0], "bool") if len(args) == 1 and not kwargs and is_unknown(args[0]) else bool(*args, **kwargs)
 
 
+def _complex(*args: Any, **kwargs: Any) -> Any:
+    parts = [*args, 0.0] if len(args) == 1 else args
+    if kwargs or len(parts) != 2 or not any(type(each) is Tracer for each in parts) or any(
+            dtypes.kind_of(aval_of(each).dtype) not in "biuf" for each in parts if type(each) is Tracer):
+        return complex(*args, **kwargs)
+    real, imaginary = (convert(each, dtypes.float64) for each in parts)
+    return convert(lax.complex(real, imaginary), dtypes.complex128, weak=True)
+
+
 def _isinstance(value: Any, kinds: Any) -> bool:
     if isinstance(value, kinds) or type(value) is not Tracer:
         return isinstance(value, kinds)
-    aval = value.aval
-    kind: type = np.ndarray if aval.shape else aval.dtype.type
-    if aval.weak:
-        kind = {"b": bool, "f": float, "c": complex}.get(dtypes.kind_of(aval.dtype), int)
     try:
-        return issubclass(kind, kinds)
+        return issubclass(_type_of(value), kinds)
     except TypeError:
         return False
+
+
+def _type_of(*args: Any, **kwargs: Any) -> Any:
+    """Return `type(x)`, for a traced value the type that it has in Python and NumPy."""
+    if len(args) != 1 or type(args[0]) is not Tracer:
+        return type(*args, **kwargs)
+    aval = args[0].aval
+    if aval.weak:
+        return {"b": bool, "f": float, "c": complex}.get(dtypes.kind_of(aval.dtype), int)
+    return np.ndarray if aval.shape else aval.dtype.type
 
 
 def shown(value: Any) -> Any:
@@ -794,7 +834,7 @@ _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", 
          "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod"}
 _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
                              sorted: _sorted, isinstance: _isinstance, np.array: _array, np.asarray: _asarray}
-_TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool}
+_TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool, complex: _complex, type: _type_of}
 _FUNCTIONS_OF_NUMPY = (np.ufunc, type(np.concatenate))
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
 """Functions of libraries whose results are new."""

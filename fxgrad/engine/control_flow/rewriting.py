@@ -38,12 +38,27 @@ from fxgrad.engine.user_source import copy_tree
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+_STORES = ("append", "extend", "insert", "setdefault", "update")
+"""Methods of lists and dicts that store arguments, or the items of these."""
 _SEQUENCES = ("range", "zip", "enumerate", "reversed")
 
 
 def rewrite(node: FunctionNode) -> FunctionNode:
     """Return the function with operators in the place of control flow; the tree is not used otherwise."""
     return _Rewriter(node).function(node)
+
+
+def _is_condition(node: ast.expr) -> bool:
+    """Return whether an expression is a condition, or a sum of them."""
+    return isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)) or (
+        isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and _is_condition(node.left)
+        and _is_condition(node.right))
+
+
+def _is_only_displays(node: ast.expr) -> bool:
+    """Return whether an expression makes lists and dicts of constants, such as [], {} and [0.0] * n."""
+    return any(isinstance(each, _DISPLAYS) for each in ast.walk(node)) and not any(
+        isinstance(each, ast.Name | ast.Call) for each in ast.walk(node) if not isinstance(node, ast.BinOp))
 
 
 def is_kept(node: ast.AST) -> bool:
@@ -299,7 +314,11 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Match(self, node: ast.Match) -> Any:
         cases = [ast.match_case(each.pattern, each.guard and self._known(each.guard, "the guard of a case"),
                                 self._block(each.body)) for each in node.cases]
-        return _at(ast.Match(self.visit(node.subject), cases), node)
+        subject = self.visit(node.subject)
+        if any(isinstance(each, ast.MatchSingleton) and each.value is not None
+               for case in node.cases for each in ast.walk(case.pattern)):
+            subject = self._call("without_traced_bools", [subject], node.subject)
+        return _at(ast.Match(subject, cases), node)
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         message: ast.expr = _constant(None, node.test)
@@ -320,7 +339,12 @@ class _Rewriter(ast.NodeTransformer):
         node.value = self._returned(value) if is_result else self._new_containers(value)
         for name in getattr(node, "given_back", ()):
             node.value = self._call("given_back", [_thunk(_name(name, ast.Load(), node)), node.value], node)
-        return self._noting_rebinding(node, bound_names(node.targets))
+        found = self._noting_rebinding(node, bound_names(node.targets))
+        lists = [each.value for target in node.targets for each in ast.walk(target)
+                 if isinstance(each, ast.Starred) and isinstance(each.value, ast.Name)]
+        return [*(found if isinstance(found, list) else [found]), *(
+            _at(ast.Expr(self._call("fresh", [_name(each.id, ast.Load(), each)], each)), each)
+            for each in lists)] if lists else found
 
     def _returned(self, value: ast.expr) -> ast.expr:
         """Return the value of an early `return`."""
@@ -331,6 +355,11 @@ class _Rewriter(ast.NodeTransformer):
             return self._call("returned", [_thunk(value)], value)
         return self._new_containers(value)
 
+    def visit_Return(self, node: ast.Return) -> Any:
+        if node.value is not None:
+            node.value = self._new_containers(node.value) if _is_only_displays(node.value) else self.visit(node.value)
+        return node
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None:
             return _at(ast.Pass(), node)
@@ -340,7 +369,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         before: list[ast.stmt] = []
-        node.value = self.visit(node.value)
+        node.value = self._stored(node.value) if isinstance(node.value, ast.List) else self.visit(node.value)
         if isinstance(node.target, ast.Name):
             name = node.target.id
             before = [_assign("~operand", node.value, node.value)]
@@ -383,6 +412,17 @@ class _Rewriter(ast.NodeTransformer):
             isinstance(each, _DISPLAYS) for each in ast.walk(value))) or (
             isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice))
         return self._call("fresh", [visited], value) if is_new else visited
+
+    def _stored(self, value: ast.expr) -> ast.expr:
+        """Return an argument that a container stores, or whose items it stores: displays in it are known to be new."""
+        if isinstance(value, ast.List | ast.Tuple | ast.Set):
+            value.elts = [self._stored(each) for each in value.elts]
+        elif isinstance(value, ast.Dict):
+            value.keys = [each and self.visit(each) for each in value.keys]
+            value.values = [self._stored(each) for each in value.values]
+        else:
+            return self._new_containers(value)
+        return value if isinstance(value, ast.Tuple) else self._call("fresh", [value], value)
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         node.value = self.visit(node.value)
@@ -464,10 +504,21 @@ class _Rewriter(ast.NodeTransformer):
         node.operand = self.visit(node.operand)
         return self._call("not_", [node.operand], node) if isinstance(node.op, ast.Not) else node
 
+    def visit_BinOp(self, node: ast.BinOp) -> Any:
+        are_conditions = isinstance(node.op, ast.Add) and all(map(_is_condition, (node.left, node.right)))
+        self.generic_visit(node)
+        if are_conditions:
+            node.left, node.right = (self._call("counted", [each], each) for each in (node.left, node.right))
+        return node
+
     def visit_Compare(self, node: ast.Compare) -> Any:
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
             found = self._call("contains", [self.visit(node.comparators[0]), self.visit(node.left)], node)
             return found if isinstance(node.ops[0], ast.In) else self._call("not_", [found], node)
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot) and isinstance(
+                node.comparators[0], ast.Constant) and isinstance(node.comparators[0].value, bool):
+            node.left = self._call("without_traced_bools", [self.visit(node.left)], node.left)
+            return node
         if len(node.ops) == 1 or any(map(has_walrus, node.comparators[1:])):
             self.generic_visit(node)
             return node
@@ -493,11 +544,11 @@ class _Rewriter(ast.NodeTransformer):
                          for each in node.args]
         else:
             lent = [] if changes else self._lent(node)
-            node.args = [self._changed_or_visited(each, target if changes else None) for each in node.args]
+            node.args = [self._argument(each, node, changes and each is target) for each in node.args]
         for keyword in node.keywords:
-            keyword.value = self._changed_or_visited(keyword.value, target if changes else None)
+            keyword.value = self._argument(keyword.value, node, changes and keyword.value is target)
         if changes and isinstance(node.func, ast.Attribute):
-            of = self._changed_or_visited(node.func.value, target)
+            of = self._argument(node.func.value, node.func, node.func.value is target)
             node.func = self._call("changing", [of, _constant(node.func.attr, node.func)], node.func)
             return node
         if lent:
@@ -533,8 +584,10 @@ class _Rewriter(ast.NodeTransformer):
             found.append(_at(ast.Tuple([_constant(key, each), place], ast.Load()), each))
         return found
 
-    def _changed_or_visited(self, node: ast.expr, target: ast.expr | None) -> ast.expr:
-        visited: ast.expr = self._place(node) if node is target else self.visit(node)
+    def _argument(self, node: ast.expr, of: ast.AST, changes: bool) -> ast.expr:
+        """Return an argument of a call, which the call `changes`, or which a container stores."""
+        stores = isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and of.func.attr in _STORES
+        visited: ast.expr = self._place(node) if changes else self._stored(node) if stores else self.visit(node)
         return visited
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:

@@ -1,7 +1,8 @@
 """Loops over the rows of arrays that change them: `for row in m: row /= np.sum(row)`.
 
-The rows are views of the array in NumPy. Such a loop is written twice: as it is, and with `m[k]` in the place of `row`.
-At run time the second one runs if `m` is an array with rows, and traced code may change it.
+The rows are views of the array in NumPy. Such a loop is written twice: as it is, and with `m[k]` in the place of `row`,
+which is `m[k]` with the last `k` after the loop. At run time the second one runs if `m` is an array with rows, and
+traced code may change it. In `for row in m[a:b]` the bounds must be known.
 """
 
 from __future__ import annotations
@@ -36,12 +37,23 @@ class RowsCall(ast.Tuple):
 def has_rows(*arrays: Any) -> bool:
     """Return whether arrays are traced, or may change in traced code, and have as many rows."""
     return current.get() is not None and all(is_array(each) and np.ndim(each) > 1 for each in arrays) and len(
-        {*map(len, arrays)}) == 1
+        {*map(len, arrays)}) == 1 and len(arrays[0]) > 0
 
 
 def row_numbers(*arrays: Any) -> range:
     """Return the numbers of the rows."""
     return range(len(arrays[0]))
+
+
+def has_rows_of_slice(array: Any, *bounds: Any) -> bool:
+    """Return whether the same holds for rows between known bounds of a slice."""
+    return has_rows(array) and all(each is None or isinstance(each, int | np.integer) for each in bounds) and (
+        bounds[2] != 0 and len(row_numbers_of_slice(array, *bounds)) > 0)
+
+
+def row_numbers_of_slice(array: Any, *bounds: Any) -> range:
+    """Return the numbers of the rows of `array[a:b:c]`."""
+    return range(len(array))[slice(*bounds)]
 
 
 def with_numbered_rows(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -84,7 +96,7 @@ def _changed_rows(node: ast.For) -> dict[str, ast.expr]:
     """Return the names of the rows of a loop and their arrays, if it may change one of the rows; else nothing."""
     target, source, rows = node.target, node.iter, dict[str, ast.expr]()
     if isinstance(target, ast.Name):
-        rows[target.id] = source
+        rows[target.id] = source.value if isinstance(source, ast.Subscript) else source
     elif isinstance(source, ast.Call) and isinstance(source.func, ast.Name) and isinstance(target, ast.Tuple) and all(
             isinstance(each, ast.Name) for each in target.elts):
         names = [each.id for each in target.elts if isinstance(each, ast.Name)]
@@ -92,7 +104,9 @@ def _changed_rows(node: ast.For) -> dict[str, ast.expr]:
             rows[names[1]] = source.args[0]
         elif source.func.id == "zip" and len(source.args) == len(names):
             rows.update(zip(names, source.args, strict=True))
-    if node.orelse or not rows or not all(map(_is_place, rows.values())):
+    sliced = isinstance(target, ast.Name) and isinstance(source, ast.Subscript)
+    if node.orelse or not rows or not all(map(_is_place, rows.values())) or (
+            sliced and not _has_simple_bounds(source.slice)):  # type: ignore[attr-defined]
         return {}
     changed = stored_names(node.body) | {
         each.id for statement in walk_scope(node.body) if isinstance(statement, ast.Expr) and isinstance(
@@ -106,6 +120,13 @@ def _changed_rows(node: ast.For) -> dict[str, ast.expr]:
     return rows
 
 
+def _has_simple_bounds(node: ast.expr) -> bool:
+    """Return whether an index is a slice whose bounds are computed from names and numbers, the same each time."""
+    return isinstance(node, ast.Slice) and all(isinstance(
+        each, ast.Constant | ast.Name | ast.Attribute | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.Load)
+        for bound in (node.lower, node.upper, node.step) if bound is not None for each in ast.walk(bound))
+
+
 def _is_place(node: ast.expr) -> bool:
     """Return whether an expression is a name or an attribute of one: reading it again gives the same array."""
     while isinstance(node, ast.Attribute):
@@ -114,7 +135,7 @@ def _is_place(node: ast.expr) -> bool:
 
 
 class _Loops(ast.NodeTransformer):
-    """Writes loops over rows twice, unless the names of their rows are `used_outside`."""
+    """Writes loops over rows twice; names of rows that are `used_outside` get the last one."""
 
     def __init__(self, used_outside: Collection[str]) -> None:
         self._used_outside, self._count = used_outside, 0
@@ -124,7 +145,7 @@ class _Loops(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> Any:
         rows = _changed_rows(node)
-        if not rows or any(name in self._used_outside for name in rows):
+        if not rows:
             return self.generic_visit(node)
         self._count += 1
         number = f"~row {self._count}"
@@ -134,12 +155,20 @@ class _Loops(ast.NodeTransformer):
             numbered.insert(0, ast.copy_location(first, node.target))
         target = ast.copy_location(ast.Name(number, ast.Store()), node.target)
         again = ast.copy_location(ast.For(target, self._call("row_numbers", rows, node.iter), numbered, []), node)
+        last = [ast.copy_location(ast.Assign([ast.copy_location(ast.Name(name, ast.Store()), node.target)], _Rows(
+            rows, number).visit(ast.copy_location(ast.Name(name, ast.Load()), node.target))), node)
+            for name in rows if name in self._used_outside]
         test = self._call("has_rows", rows, node.iter)
-        return ast.copy_location(ast.If(test, [again], [node]), node)
+        return ast.copy_location(ast.If(test, [again, *last], [node]), node)
 
     @staticmethod
-    def _call(operator: str, rows: dict[str, ast.expr], at: ast.AST) -> RowsCall:
-        call = ast.copy_location(RowsCall([copy_tree(each) for each in rows.values()], ast.Load()), at)
+    def _call(operator: str, rows: dict[str, ast.expr], source: ast.expr) -> RowsCall:
+        arguments = [copy_tree(each) for each in rows.values()]
+        if isinstance(source, ast.Subscript) and isinstance(source.slice, ast.Slice):
+            operator += "_of_slice"
+            arguments += [copy_tree(each) if each is not None else ast.copy_location(ast.Constant(None), source)
+                          for each in (source.slice.lower, source.slice.upper, source.slice.step)]
+        call = ast.copy_location(RowsCall(arguments, ast.Load()), source)
         call.operator = operator
         return call
 

@@ -11,7 +11,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -341,18 +341,23 @@ def _is_kept(equation: Equation) -> bool:
         0 in var.aval.shape or not dtypes.is_inexact(var.aval.dtype) for var in equation.outputs)
 
 
-def _made(equation: Equation, program: Program, known: Intervals) -> list[Atom]:
-    """Return the results in which the operation may make a NaN of numbers."""
-    if makes_no_nan.of(equation.primitive) or not any(dtypes.is_inexact(var.aval.dtype) for var in equation.outputs):
+def _made(equation: Equation, program: Program, known: Intervals, given: Sequence[Interval]) -> list[Atom]:
+    """Return the results in which the operation may make a NaN of numbers; those `known` are of operands in `given`."""
+    found: list[Atom] = [var for var in equation.outputs if known[var].nan]
+    if makes_no_nan.of(equation.primitive) or not found:
         return []
+    before = operands_of(equation.inputs, known)
+    if equation.primitive is exponential.sqrt_p and -float(dtypes.finfo(equation.inputs[0].aval.dtype).tiny) <= (
+            before[0].low):
+        return []  # a comparison with 0 lets through what XLA takes for 0, and so does its root
+    if before == given and not any(each.nan for each in given):
+        return found
+    given = [each.without_nan() for each in before]
     numbers: dict[Fact, Interval] = {
         atom: known[atom].without_nan() for atom in equation.inputs if isinstance(atom, Variable)}
-    given = [each.without_nan() for each in operands_of(equation.inputs, known)]
-    if equation.primitive is exponential.sqrt_p and -float(dtypes.finfo(equation.inputs[0].aval.dtype).tiny) <= (
-            given[0].low):
-        return []  # a comparison with 0 lets through what XLA takes for 0, and so does its root
-    return [var for var, interval in zip(equation.outputs, outputs_of(
-        equation, given, program, ChainMap(numbers, dict(known))), strict=True) if interval.nan]
+    both = cast(Intervals, ChainMap(numbers, cast(Any, known)))
+    return [var for var, interval in zip(equation.outputs, outputs_of(equation, given, program, both), strict=True)
+            if interval.nan]
 
 
 def _without_nans(equation: Equation, given: Sequence[Interval], known: Intervals) -> dict[Fact, Interval]:
@@ -382,7 +387,7 @@ def _first_nans(program: Program, bounds: Sequence[Interval], less: Pairs) -> se
     for equation in program.equations:
         given = operands_of(equation.inputs, known)
         known.update(zip(equation.outputs, outputs_of(equation, given, program, known), strict=True))
-        found = _made(equation, program, known)
+        found = _made(equation, program, known, given)
         made.update(found)
         if found and not equation.regions:
             known.update(_with_sources(_without_nans(equation, given, known), program, known))
@@ -524,7 +529,7 @@ class _Checks:
             for var, output in zip(equation.outputs, outputs, strict=True):
                 if var in tested and var.aval.size:
                     bind(check_p, _has_no_nan(output), report=Finding("nan", "", ""), lanes=())
-        elif "nan" in self._kinds and not equation.regions and _made(equation, program, known):
+        elif "nan" in self._kinds and not equation.regions and _made(equation, program, known, given):
             self._check_nans(equation, inputs, outputs, line)
             known.update(_without_nans(equation, given, known))
         return outputs

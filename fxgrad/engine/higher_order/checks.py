@@ -32,11 +32,13 @@ from fxgrad.engine.higher_order.branch import bind_branches, cond_p
 from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p, recompute_p
 from fxgrad.engine.higher_order.custom import custom_jvp_p, custom_vjp_p
+from fxgrad.engine.higher_order.groups import split_by_sizes
 from fxgrad.engine.higher_order.loop import bind_for, for_p
 from fxgrad.engine.higher_order.masking import register_flags, remedies
 from fxgrad.engine.higher_order.safe_call import safe_call_p
 from fxgrad.engine.higher_order.scan import Loop, scan_p
 from fxgrad.engine.higher_order.solve import linear_solve_p, root_operands, root_p, solve_operands
+from fxgrad.engine.higher_order.sweep import bind_sweep, sweep_p
 from fxgrad.engine.higher_order.while_loop import bind_while, while_p
 from fxgrad.engine.ops.comparison import and_
 from fxgrad.engine.ops.reductions import reduce_and
@@ -262,6 +264,31 @@ def _gather_while(inputs: list[Any], params: dict[str, Any], is_final: bool) -> 
     *outputs, flag = bind_while(going, asked, taken, [*asked, *given], [*carry, Literal(True, HOLDS)])
     last = apply_equations(condition, [*asked, *outputs])[1]  # the test that ended the loop
     return [*outputs, and_(flag, last)]
+
+
+@gather_rules.register(sweep_p)
+def _gather_sweep(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
+    step, back, num_step_consts, num_back_consts = (
+        params[name] for name in ("step", "back", "num_step_consts", "num_back_consts"))
+    count, *values = inputs
+    step_consts, back_consts, state, carry = split_by_sizes(values, (
+        num_step_consts, num_back_consts, len(step.outputs), len(back.outputs)))
+
+    def ahead(*values: Any) -> tuple[list[Any], None]:  # constants, state, flag
+        *outputs, flag = apply_equations(gather_checks(step, is_final), values[:-1])
+        return [*outputs, and_(values[-1], flag)], None
+
+    def backwards(*values: Any) -> tuple[list[Any], None]:  # constants, state, its flag, carry, flag
+        at = num_back_consts + len(state)
+        *outputs, flag = apply_equations(gather_checks(back, is_final), [*values[:at], *values[at + 1:-1]])
+        return [*outputs, and_(values[-1], and_(values[at], flag))], None
+
+    at, avals = num_back_consts + len(state), back.in_avals
+    held = Literal(True, HOLDS)
+    stepping = derive(step, ("flag carried", is_final), ahead, [*step.in_avals, HOLDS]).program
+    going_back = derive(back, ("flag carried", at, is_final), backwards,
+                        [*avals[:at], HOLDS, *avals[at:], HOLDS]).program
+    return bind_sweep(count, stepping, step_consts, going_back, back_consts, [*state, held], [*carry, held])
 
 
 # --- batches --------------------------------------------------------------------------------------------------------

@@ -82,6 +82,17 @@ class ScanOutputs(NamedTuple):
     ys: Sequence[Any]
 
 
+class Turns(NamedTuple):
+    """Which turns of a longer loop, the user's, the steps of a scan are: step i begins with turn first + i * size.
+
+    `total` is the number of turns of that loop. In a block of turns, which an outer scan counts, it is 0.
+    """
+
+    first: int
+    size: int
+    total: int
+
+
 class Loop(NamedTuple):
     """The parameters of a scan except its program: length, order, and which inputs are constants and carry."""
 
@@ -90,6 +101,7 @@ class Loop(NamedTuple):
     unroll: int
     num_consts: int
     num_carry: int
+    turns: tuple[int, int, int] | None = None
 
     def takes(self, program: Program) -> Groups[ScanInputs]:
         """Return the groups of the inputs of a scan of `program`, and of the program."""
@@ -102,14 +114,31 @@ class Loop(NamedTuple):
 
     def again(self, program: Program, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any]) -> list[Any]:
         """Bind a scan of as many steps, in the same order."""
-        return bind_scan(program, consts, carry, xs, self.length, self.reverse, self.unroll)
+        return bind_scan(program, consts, carry, xs, self.length, self.reverse, self.unroll, self.turns)
+
+    def split_turns(self, first: int, size: int = 1) -> tuple[Turns, Turns]:
+        """Return the turns of a scan over blocks of `size` steps from step `first` on, and those of one block."""
+        start, each, total = self.turns or Turns(0, 1, self.length)
+        return Turns(start + first * each, size * each, total), Turns(0, each, 0)
+
+    def locate(self, error: CheckError, step: int) -> None:
+        """Add the turn to the error of a check that failed in this step."""
+        if self.turns is None:
+            turn, total = step, self.length
+        else:
+            first, size, total = self.turns
+            turn = first + step * size + error.turn_of_block
+        error.turn_of_block = 0 if total else turn
+        if total:
+            error.add_context(f"in turn {turn} of {total} of a scan")
 
 
 def bind_scan(program: Program, consts: Sequence[Any], carry: Sequence[Any], xs: Sequence[Any], length: int,
-              reverse: bool = False, unroll: int = 1) -> list[Any]:
+              reverse: bool = False, unroll: int = 1, turns: tuple[int, int, int] | None = None) -> list[Any]:
     """Apply `scan_p` to lists of constants, carried values and stacked inputs."""
+    named = {} if turns is None else {"turns": tuple(turns)}
     return bind(scan_p, *consts, *carry, *xs, program=program, length=length, reverse=reverse, unroll=unroll,
-                num_consts=len(consts), num_carry=len(carry))
+                num_consts=len(consts), num_carry=len(carry), **named)
 
 
 def _abstract(*avals: Aval, program: Program, **params: Any) -> list[Aval]:
@@ -137,7 +166,7 @@ def _run_numpy(*values: Any, program: Program, **params: Any) -> list[Any]:
         try:
             outputs = numpy_executor.call(program, [*consts, *carry, *(x[step] for x in xs)])
         except CheckError as error:
-            error.add_context(f"in turn {step} of {loop.length} of a scan")
+            loop.locate(error, step)
             raise
         carry = outputs[:count]
         for stack, output in zip(stacks, outputs[count:], strict=True):
@@ -287,7 +316,8 @@ def _transpose(cotangents: list[Any], inputs: list[Any], *, program: Program, **
     body = _backward_body(program, loop, linear, nonzero_mask(ct_ys))
     sums = [zeros(aval.strong()) for aval in moved.consts]
     found = bind_scan(body.program, [*body.captured, *known.consts], [*sums, *arriving],
-                      [*states, *known.xs, *nonzero_tangents(ct_ys)], loop.length, not loop.reverse, loop.unroll)
+                      [*states, *known.xs, *nonzero_tangents(ct_ys)], loop.length, not loop.reverse, loop.unroll,
+                      loop.turns)
     return cotangents_of(inputs, linear, found)
 
 

@@ -68,7 +68,7 @@ from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import Batch, Batched, batched_program, put_axis
 from fxgrad.engine.transforms.forward import push_forward
 from fxgrad.engine.transforms.transpose import backward_pass
-from fxgrad.errors import DTypeError
+from fxgrad.errors import CheckError, DTypeError
 
 
 def bind_sweep(count: Any, step: Program, step_consts: Sequence[Any], back: Program, back_consts: Sequence[Any],
@@ -123,15 +123,19 @@ def _abstract(*avals: Aval, step: Program, back: Program, **counts: int) -> list
 
 def _run_numpy(*values: Any, step: Program, back: Program, **counts: int) -> list[Any]:
     (count,), step_consts, back_consts, state, carry = _sweep_groups(step, back, **counts).split(values)
-    states = []
-    for _ in range(int(count)):
-        states.append(state)
-        if len(states) < count:
-            state = numpy_executor.call(step, [*step_consts, *state])
-    begun = bool(states)
-    while states:
-        carry = numpy_executor.call(back, [*back_consts, *states.pop(), *carry])
-    return [*carry] if begun else [np.copy(value)[()] for value in carry]
+    states: list[Sequence[Any]] = []
+    turn = 0
+    try:
+        for turn in range(int(count)):  # noqa: B007  (errors name it)
+            states.append(state)
+            if len(states) < count:
+                state = numpy_executor.call(step, [*step_consts, *state])
+        for turn in reversed(range(len(states))):  # noqa: B007
+            carry = numpy_executor.call(back, [*back_consts, *states.pop(), *carry])
+    except CheckError as error:
+        error.add_context(f"in turn {turn} of {int(count)} of a loop")
+        raise
+    return [*carry] if count > 0 else [np.copy(value)[()] for value in carry]
 
 
 # --- with a table of states -------------------------------------------------------------------------------

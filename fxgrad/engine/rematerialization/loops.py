@@ -80,16 +80,16 @@ def _record_chunked(equation: Equation, inputs: Sequence[Any], size: int) -> lis
     whole = count * size
     start = rest if loop.reverse else 0
     chunks = [reshape(slice_in_dim(x, start, start + whole, 0), (count, size, *x.shape[1:])) for x in xs]
-    outer = _outer_program(program, loop._replace(length=size), [*consts, *carry, *chunks])
-    results = bind_scan(outer, consts, carry, chunks, count, loop.reverse)
+    turns, turns_of_chunk = loop.split_turns(start, size)
+    outer = _outer_program(program, loop._replace(length=size, turns=turns_of_chunk), [*consts, *carry, *chunks])
+    results = bind_scan(outer, consts, carry, chunks, count, loop.reverse, turns=turns)
     carried, stacks = results[:loop.num_carry], results[loop.num_carry:]
     stacks = [reshape(stack, (whole, *stack.shape[2:])) for stack in stacks]
     if not rest:
         return [*carried, *stacks]
     first = 0 if loop.reverse else whole
     results = bind_scan(program, consts, carried, [slice_in_dim(x, first, first + rest, 0) for x in xs], rest,
-                        loop.reverse,
-                        loop.unroll)
+                        loop.reverse, loop.unroll, loop.split_turns(first)[0])
     carried, others = results[:loop.num_carry], results[loop.num_carry:]
     return [*carried, *(concatenate([other, stack] if loop.reverse else [stack, other], 0)
                         for stack, other in zip(stacks, others, strict=True))]

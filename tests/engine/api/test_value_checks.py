@@ -251,6 +251,80 @@ def test_loops_name_the_turn_and_batches_the_entry(wrap: Function) -> None:
     assert message(wrap(checked(grad(log_steps), "sqrt")), 2.0).startswith(ROOT)
 
 
+def below_until(x, length, reverse=False):
+    def step(c, y):
+        check(y != 2 * length // 3, "{y} is too much", y=y)  # here
+        return c * y, None
+    return lax.scan(step, x, np.arange(float(length)), reverse=reverse, until=lambda c: c > 1e99)[0]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [3, 23, 30])
+@pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["plain", "jit"])
+def test_loops_that_end_early_count_as_one(wrap: Function, length: int, reverse: bool) -> None:
+    text = f"{2 * length // 3:.1f} is too much"
+    turn = f"\n  in turn {2 * length // 3} of {length} of a scan"
+
+    def run(x):
+        return below_until(x, length, reverse)
+    assert message(wrap(run), 1.0) == message(wrap(grad(run)), 1.0) == text + turn
+    assert message(wrap(vmap(run)), np.ones(2)) == f"{text}\n  in entry 0 of the batch{turn}"
+    outer = f"{text}{turn}\n  in turn 0 of 2 of a scan"
+    assert message(wrap(lambda x: lax.scan(lambda c, _: (run(c), None), x, None, length=2)[0]), 1.0) == outer
+
+
+def test_a_condition_that_fails_names_the_turn_before_which_it_is_tested() -> None:
+    def stops(c):
+        check(c < 13, "{c} is too much", c=c)  # here
+        return c > 99
+    def count(x):
+        return lax.scan(lambda c, _: (c + 1.0, None), x, length=23, until=stops)[0]
+    expected = "13.0 is too much\n  in turn {} of 23 of a scan"
+    for wrap in (lambda f: f, jit):
+        assert message(wrap(count), 0.0) == expected.format(13)  # within a block
+        assert message(wrap(count), 1.0) == expected.format(12)  # at the beginning of one
+
+
+def slope_at_zero(c, x):
+    return c + fnp.sqrt(x * c), None  # here
+
+
+def at_thirteen(i, c):
+    return c + fnp.sqrt(fnp.where(i == 13, 0.0, 1.0) * c)  # here
+
+
+ROOTS = np.where(np.arange(23) == 13, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["plain", "jit"])
+@pytest.mark.parametrize(("function", "kind"), [
+    (lambda x: lax.scan(slope_at_zero, x, ROOTS)[0], "scan"),
+    (lambda x: lax.scan(slope_at_zero, x, ROOTS, unroll=5)[0], "scan"),
+    (lambda x: lax.scan(slope_at_zero, x, ROOTS, until=lambda c: c > 1e9)[0], "scan"),
+    (fxgrad.checkpoint(lambda x: lax.scan(slope_at_zero, x, ROOTS)[0]), "scan"),
+    (lambda x: lax.fori_loop(0, np.int32(23), at_thirteen, x), "scan"),
+    (lambda x: lax.while_loop(lambda s: s[0] < 23, lambda s: (s[0] + 1, at_thirteen(*s)), (0, x))[1], "loop"),
+], ids=["scan", "unroll", "until", "checkpoint", "fori", "while"])
+def test_backward_passes_name_the_turn(wrap: Function, function: Function, kind: str,
+                                       capfd: pytest.CaptureFixture[str]) -> None:
+    found = message(wrap(checked(grad(function), "div")), 1.0)
+    assert re.sub(r"div\(.*\)", "div", found) == f"division by 0: div\n  in turn 13 of 23 of a {kind}"
+    assert capfd.readouterr().err == ""  # no code that calls Python ran
+
+
+@pytest.mark.slow
+def test_backward_passes_of_loops_carry_the_flag(capfd: pytest.CaptureFixture[str]) -> None:
+    def powers(x, turns):
+        return lax.fori_loop(0, turns, lambda i, c: c + fnp.sqrt(c), x)
+    derivative = jit(checked(grad(powers), "all"))
+    assert derivative(2.0, np.int32(7)) == pytest.approx(grad(powers)(2.0, 7), rel=1e-14)
+    assert derivative(2.0, np.int32(0)) == 1.0
+    assert message(jit(checked(lambda x, n: grad(
+        lambda x: lax.fori_loop(0, n, lambda i, c: c + fnp.sqrt(c), x))(x), "div")), 0.0, np.int32(3)).endswith(  # here
+            "in turn 2 of 3 of a loop")
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize("wrap", [lambda f: f, jit], ids=["plain", "jit"])
 def test_whole_divisions_name_the_entry_and_the_turn(wrap: Function) -> None:
     def countdown(x):

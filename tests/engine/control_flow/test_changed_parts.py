@@ -396,6 +396,42 @@ def loops_over_rows(x, n):
     return m, t, total, kept
 
 
+def rows_of_slices(x, n):
+    m, k = np.arange(12.0).reshape(6, 2) * x, 2
+    for row in m[1:]:
+        row *= 2
+    for row in m[-2::-2]:
+        if x > 0:
+            row[0] += row[1]
+    for i in range(5):
+        for row in m[i + 1:]:
+            row -= m[i] * 0.1
+    for row in m[k - 1:k + 2]:
+        normalize(row)
+    for row in m[:0]:
+        row += 100.0
+    for _ in range(n):
+        for row in m[3:]:
+            row += m[0]
+    return m
+
+
+def last_rows(x, n):
+    m, t, u, v = np.arange(6.0).reshape(3, 2) * x, np.ones((3, 2)), np.ones((3, 2)), np.ones((3, 2)) * x
+    w = np.cos(v)
+    for row in m:
+        row += 1.0
+        if row[0] > 2:
+            break
+    for k, one in enumerate(t):
+        one += k * x
+    for first, second in zip(w, u, strict=True):
+        second += first
+    for last in v[:2]:
+        last *= n
+    return m, t, u, v, np.sum(row), k, one * 2, first, second + 1, last
+
+
 def returns_from_a_loop_over_rows(m, x):
     for row in m:
         row += x
@@ -451,7 +487,7 @@ def fails(a, x):
 CASES = [rows_of_a_matrix, known_rows, slices, rows_in_containers, attributes, recursion, cube, with_results,
          arguments_by_keyword, indices_are_computed_once, nested_function, integers, early_returns, sorted_rows,
          orthogonalized, rows_beside_rows, eliminated, two_rows, two_rows_of_a_known_array, pivoted, rows_of_attributes,
-         loops_over_rows, rows_of_parameters_and_attributes, loops_over_others,
+         loops_over_rows, rows_of_slices, last_rows, rows_of_parameters_and_attributes, loops_over_others,
          copies_do_not_change, an_exception_that_is_caught]
 
 
@@ -463,7 +499,8 @@ def test_parts_change_as_in_numpy(function: Any, args: tuple[float, int]) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", [rows_of_a_matrix, slices, attributes, two_rows, pivoted, loops_over_rows])
+@pytest.mark.parametrize("function", [rows_of_a_matrix, slices, attributes, two_rows, pivoted, loops_over_rows,
+                                      rows_of_slices])
 def test_gradients_and_batches(function: Any) -> None:
     assert_differentiable(function)
 
@@ -619,11 +656,30 @@ def slices_with_common_elements(x, n):
     return a
 
 
-def a_row_is_used_after_its_loop(x, n):
+def a_row_changes_after_its_loop(x, n):
     m = np.ones((3, 4)) * x
     for row in m:
-        row[0] = x  # here
-    return m, row
+        row[0] = x
+    row[1] = x  # here
+    return m
+
+
+def fill_first(value, *arrays):
+    arrays[0][1] = value  # here
+
+
+def further_arguments(x, n):
+    a = np.ones(3) * x
+    fill_first(x, a)
+    return a
+
+
+def an_array_changes_whose_row_is_used_after(x, n):
+    m = np.ones((3, 4)) * x
+    for row in m:
+        row[0] = x
+    m[2, 1] = x  # here
+    return row
 
 
 def one_array_by_two_rows(x, n):
@@ -750,7 +806,12 @@ _NOT_BACK = ("which does not give it back: an expression, the condition of a `wh
     (a_row_and_its_column_in_a_dict, None, _IN_COMMON),
     (slices_with_common_elements, None, _IN_COMMON),
     (one_array_by_two_rows, None, _IN_COMMON),
-    (a_row_is_used_after_its_loop, None, (
+    (further_arguments, fill_first, (
+        "arrays[0][...] = v changes an array in a tuple, which cannot get another array in its place. Give the array a "
+        "name, or a parameter, of its own; or keep it in a list that the function makes")),
+    (an_array_changes_whose_row_is_used_after, None,
+     f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),
+    (a_row_changes_after_its_loop, None, (
         "row[...] = v changes the array of `row`, which is a view of another array, and NumPy would change both. Write "
         "x[i][j] = v in the place of row = x[i] and row[j] = v; or row = row.copy() before")),
     (a_returned_row_of_two, None, f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),

@@ -119,7 +119,62 @@ def expression(x: Any) -> Any:
     return out
 
 
+def grouped(x: Any) -> Any:
+    groups: dict[str, list[Any]] = {}
+    for i in range(3):
+        if x > i:
+            groups.setdefault("a", []).append(x)
+        else:
+            groups.setdefault("a", []).append(-x * i)
+    return groups
+
+
+def empty() -> list[Any]:
+    return []
+
+
+def stored_lists(x: Any) -> Any:
+    rows: list[Any] = []
+    if x > 0:
+        rows.append([])
+        rows[-1].append(x)
+        rows += [[], [1.0]]
+        rows[1].append(2 * x)
+        rows.extend([[], empty()])
+        rows[3].append(x)
+        rows[4].append(x)
+        rows.append(([], x))
+        rows[5][0].append(x)
+        rows.insert(0, {"b": []})
+        rows[0]["b"].append(x)
+    else:
+        rows.extend([{"b": [2.0]}, [3.0], [x], [x * x], [4.0], [x], ([x], x)])
+    return rows
+
+
+def updated(x: Any) -> Any:
+    state: dict[str, Any] = {}
+    if x > 0:
+        state.update(a=[], b={})
+        state["a"].append(x)
+        state["b"]["c"] = 1.0
+    else:
+        state.update({"a": [2 * x], "b": {"c": x}})
+    return state
+
+
+def last_row(x: Any, n: Any) -> Any:
+    rows = [[0.0]]
+    for k in range(n):
+        rows.append([])
+        rows[-1].append(x * k)
+        rows.pop(0)
+    return rows
+
+
 CASES: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+    (grouped, (1.5,)), (grouped, (-1.5,)), (stored_lists, (1.5,)), (stored_lists, (-1.5,)), (updated, (1.5,)),
+    (updated, (-1.5,)), (last_row, (1.5, 3)), (last_row, (1.5, 0)),
     (appended_on_both_sides, (1.5,)), (appended_on_both_sides, (-1.5,)), (assigned_by_traced_numbers, (0.5, 3)),
     (assigned_by_traced_numbers, (0.5, 0)), (dynamic_programming, (0.5, 6)), (dynamic_programming, (0.5, 2)),
     (window, (1.0,)), (window, (0.05,)), (two_names_of_one_list, (1.5,)), (rows, (1.5, 3)), (dictionary, (9.0,)),
@@ -214,6 +269,35 @@ def test_lengths_that_depend_on_traced_values_are_refused_with_the_line_that_cha
     assert refusal(in_condition, 5.0) == (
         "the condition of this `while` changes a list or dict, and it is traced apart from the turn. Change it in the "
         f"turn, and write the condition without the change\n  at {line_of(in_condition, 2)}")
+
+
+def test_lists_that_a_function_of_a_library_makes_need_a_name() -> None:
+    def words(x: Any) -> Any:
+        rows: list[Any] = []
+        if x > 0:
+            rows.append("a b".split())
+            rows[-1].append(x)
+        else:
+            rows.append("c d".split())
+            rows[-1].append(2 * x)
+        return rows[0][2]
+
+    def named(x: Any) -> Any:
+        rows: list[Any] = []
+        if x > 0:
+            row = [*"ab"]
+            rows.append(row)
+            rows[-1].append(x)
+        else:
+            row = list("ab")
+            rows.append(row)
+            rows[-1].append(2 * x)
+        return rows[0][2]
+
+    assert refusal(words, 1.5) == (
+        "a list or dict changes in this `if` that a function of a library made in it. Give it a name before it is "
+        f"stored, as a copy: row = list(row)\n  at {line_of(words, 2)}")
+    assert jit(python_control_flow(named))(1.5) == 1.5
 
 
 def test_a_traced_index_assigns_items_of_one_shape_alone() -> None:

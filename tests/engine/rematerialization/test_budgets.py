@@ -121,6 +121,32 @@ def test_loops_in_chunks_and_a_rest() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("reverse", [False, True])
+def test_errors_of_checks_count_the_turns_through_chunks(reverse: bool) -> None:
+    def quotients(p: Any, xs: Any) -> Any:
+        w, h = p
+
+        def step(h: Any, x: Any) -> Any:
+            h = fnp.sin(h @ w) / x
+            return h, h
+
+        h, ys = fxgrad.lax.scan(step, h, xs, reverse=reverse)
+        return fnp.sum(h) + fnp.sum(ys ** 3)
+
+    p, xs = (drawn(4, 4), drawn(8, 4)), drawn(23, 8, 4)
+    least = fxgrad.budget_curve(quotients)(p, xs).points[-1].peak
+    gradient = fxgrad.checked(fxgrad.grad(quotients, memory_budget=least), "div")
+    assert "turns=" in str(fxgrad.make_program(gradient)(p, xs))
+    for turn in (0, 13, 22):
+        bad = xs.copy()
+        bad[turn, 0, 0] = 0.0
+        for function in (gradient, fxgrad.jit(gradient)):
+            with pytest.raises(fxgrad.errors.CheckError, match=f"in turn {turn} of 23 of a scan$") as found:
+                function(p, bad)
+            assert str(found.value).count("in turn") == 1
+
+
+@pytest.mark.slow
 def test_plans_take_less_memory_for_more_work() -> None:
     points = fxgrad.budget_curve(mlp)(*drawn_mlp(12)).points
     assert [point.peak for point in points] == sorted((point.peak for point in points), reverse=True)

@@ -1,0 +1,541 @@
+"""Functions that mix what Python has: nested data, patterns, early exits, closures, objects, kinds of numbers."""
+
+# ruff: noqa: B007
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+
+def dict_state(x, n):
+    s = {'pos': x, 'vel': 1.0, 'hits': 0}
+    for _ in range(n):
+        s['pos'] += s['vel'] * 0.5
+        if s['pos'] > 1.2:
+            s['vel'] = -s['vel']
+            s['hits'] += 1
+        else:
+            s['vel'] *= 0.9
+    return s
+
+
+def nested_dict(x, n):
+    cfg = {'a': {'w': x, 'b': [1.0, 2.0]}, 'k': 0}
+    while cfg['a']['w'] < 4 and cfg['k'] < n:
+        cfg['a']['w'] += cfg['a']['b'][cfg['k'] % 2]
+        cfg['k'] += 1
+    return cfg
+
+
+def match_values(x, n):
+    match n:
+        case 0:
+            return x
+        case 1 | 2:
+            return x * 2
+        case k if k > 4:
+            return x - k
+        case _:
+            return x * x
+
+
+def match_loop(x, n):
+    state = 0
+    y = x
+    for _ in range(6):
+        match state:
+            case 0:
+                y = y * 1.5
+                if y > 1:
+                    state = 1
+                else:
+                    state = 2
+            case 1:
+                y = y - 0.3
+                state = 2
+            case 2:
+                y = y + 0.1
+                state = 0
+    return (y, state)
+
+
+def early_nested(x, n):
+    for i in range(n):
+        for j in range(4):
+            if x * i > j:
+                return x * i - j
+            if i + j > x * 3 + 4:
+                return -x
+    return 100.0 * x
+
+
+def while_true(x, n):
+    k = 0
+    while True:
+        x = x * 1.3 + 0.2
+        k += 1
+        if x > 5:
+            break
+        if k > n:
+            break
+        if x < -1:
+            x = -x
+            break
+    return (x, k)
+
+
+def for_else(x, n):
+    for d in range(2, n + 3):
+        if x * d > 3:
+            r = d
+            break
+    else:
+        r = -1
+    return r * x
+
+
+def while_else(x, n):
+    k = 0
+    while k < n:
+        if x > 2.5:
+            break
+        x += 0.4
+        k += 1
+    else:
+        x = -x
+    return x
+
+
+def for_else_nested(x, n):
+    c = 0
+    for p in range(2, n + 6):
+        for d in range(2, p):
+            if p % d == 0:
+                break
+        else:
+            c += 1
+    return c * x
+
+
+def swap(x, n):
+    a, b = (x, 1.0)
+    for _ in range(n):
+        a, b = (b, a + b)
+        if a > b:
+            a, b = (b, a)
+    return (a, b)
+
+
+def rotate3(x, n):
+    a, b, c = (x, 2 * x, 3.0)
+    while a + b < 20 and n > 0:
+        a, b, c = (b, c, a + 1)
+        n -= 1
+    return (a, b, c)
+
+
+class Accumulator:
+
+    def __init__(self, x):
+        self.s = x
+        self.log = [0.0, 0.0]
+        self.k = 0
+
+    def add(self, v, scale=2.0):
+        self.s += v * scale
+        self.log[self.k % 2] = v
+        self.k += 1
+        return self
+
+    @property
+    def mean(self):
+        return self.s / (self.k + 1)
+
+    @staticmethod
+    def sq(v):
+        return v * v
+
+    def __call__(self, v):
+        if v > self.s:
+            return self.s
+        return v
+
+
+def object_of_a_class(x, n):
+    a = Accumulator(x)
+    for i in range(n):
+        if a.s < 4:
+            a.add(i + x)
+        else:
+            a.add(-1.0, scale=0.5)
+    return (a.s, a.log, a.k, a.mean, Accumulator.sq(a.s), a(1.0))
+
+
+def aug_attr(x, n):
+    a = Accumulator(x)
+    a.s *= 2
+    a.s -= 1
+    a.s **= 2
+    a.s /= 3
+    if a.s > 0.2:
+        a.s //= 0.1
+        a.log[0] -= x
+        a.log[-1] *= 5
+    return (a.s, a.log)
+
+
+@dataclass
+class Particle:
+    x: float
+    v: float = 1.0
+    hist: list = field(default_factory=lambda: [0.0])
+
+
+def dataclass(x, n):
+    p = Particle(x)
+    while p.x < 3 and n > 0:
+        p.v = p.v * 1.1
+        p.x += p.v
+        p.hist[0] = p.x
+        n -= 1
+    return (p.x, p.v, p.hist)
+
+
+def helper(a, b=2.0, *rest, scale=1.0, **kw):
+    if a > b:
+        return a * scale
+    for r in rest:
+        if r > a:
+            return r
+    return b * kw.get('m', 1.0)
+
+
+def defaults_and_options(x, n):
+    return helper(x) + helper(x, 1.0, 3.0, x, scale=2.0) + helper(x, 5.0, m=0.5)
+
+
+def closure_default(x, n):
+    fs = [lambda y, k=k: y * k if y > 0 else y - k for k in range(3)]
+    for f in fs:
+        x = f(x)
+    return x
+
+
+def fact(n):
+    return 1 if n <= 1 else n * fact(n - 1)
+
+
+def recursion_on_a_known_number(x, n):
+    return x * fact(4)
+
+
+def enum_zip(x, n):
+    t = 0.0
+    for i, (a, b) in enumerate(zip(np.arange(4.0) * x, [1.0, 2.0, 3.0, 4.0], strict=True)):
+        if a > b:
+            continue
+        t += a * b * i
+        if t > 20:
+            break
+    return (t, i)
+
+
+def reversed_range(x, n):
+    t = 0.0
+    for i in reversed(range(n)):
+        t = t * x + i
+        if t > 30:
+            break
+    return t
+
+
+def mixture(x, n):
+    t = 0
+    for i in range(n):
+        if x > i:
+            t = t + True
+        else:
+            t += 0.5
+    return t
+
+
+def mixture_bool(x, n):
+    ok = True
+    for i in range(n):
+        ok = ok and x * i < 2
+    return (ok, int(ok), -ok if False else not ok)
+
+
+def np_known(x, n):
+    w = np.linspace(0, 1, 5)
+    idx = np.argsort(-w)
+    t = 0.0
+    for i in idx:
+        if w[i] * x > 0.3:
+            t += w[i] * x
+        elif np.floor(w[i] * 10) % 2:
+            t -= 1
+    return t
+
+
+def escape_time(x, n):
+    z = complex(0, 0)
+    c = complex(-0.4, 0.6) + x * 0.1
+    k = 0
+    while abs(z) < 2 and k < n + 5:
+        z = z * z + c
+        k += 1
+    return (z, k)
+
+
+def complex_numbers(x, n):
+    z = x + 1j * n
+    if z.real > 0:
+        z = z.conjugate()
+    else:
+        z = z * 1j
+    return (z, z.imag, z.real * z.imag)
+
+
+def chain(x, n):
+    if -1 < x <= 1 < n:
+        return x
+    elif 0 < n != 2:
+        return 2 * x
+    return -x
+
+
+def ternary(x, n):
+    return (x if x > 0 else -x) if n > 2 else (1.0 if x < 0 else 0.0) * x
+
+
+def listcomp(x, n):
+    ys = [v * x if v * x > 0.5 else 0.0 for v in (1.0, -1.0, 2.0)]
+    return (sum(ys), max(ys), min(abs(y) for y in ys), [i for i, _ in enumerate(ys)])
+
+
+def quotients_and_remainders(x, n):
+    q, r = divmod(n, 2)
+    a, b = divmod(x, 0.7)
+    while q > 0:
+        q -= 1
+        b += q
+    return (q, r, a, b, n // 2, n % 3, -n // 2, x // 1, x % 1, round(x), abs(-n), pow(x, 2), n ** 2)
+
+
+def del_unpack(x, n):
+    a, *rest = [x, 2.0, 3.0]
+    (p, q), r = ((1.0, x), n)
+    if a > rest[0]:
+        a, rest[0] = (rest[0], a)
+    return (a, rest, p, q, r)
+
+
+def try_known(x, n):
+    try:
+        v = {'a': 1}['b']
+    except KeyError:
+        v = 2
+    if x > 0:
+        v = v * x
+    else:
+        v = -x
+    return v
+
+
+def power_by_bits(x, n):
+    r = 1.0
+    b = x
+    e = n
+    while e:
+        if e & 1:
+            r *= b
+        b *= b
+        e >>= 1
+    return r
+
+
+def int_float(x, n):
+    k = int(x * 10)
+    f = float(n)
+    b = bool(n - 2)
+    if k > 5:
+        k -= 3
+    return (k, f, b, k / 2, k // 2, k * 1.0)
+
+
+def single_precision(x, n):
+    x = np.float32(x)
+    y = x * 0.1
+    for i in range(n):
+        if y > 0.15:
+            y = y * 0.1
+        else:
+            y = y + 0.1
+    return y
+
+
+def continue_mix(x, n):
+    t = 0.0
+    i = 0
+    while i < 10:
+        i += 1
+        if i % 3 == 0:
+            continue
+        if i > n + 4:
+            break
+        if x * i > 3:
+            t += 1
+            continue
+        t += x * i
+    return (t, i)
+
+
+def newton2d(x, n):
+    v = np.array([1.0, 1.0])
+    for it in range(20):
+        F = np.array([v[0] ** 2 + v[1] - x - 3, v[0] - v[1]])
+        if np.linalg.norm(F) < 1e-12:
+            break
+        J = np.array([[2 * v[0], 1.0], [1.0, -1.0]])
+        v = v - np.linalg.solve(J, F)
+    return v
+
+
+def not_in(x, n):
+    if n in (2, 3):
+        x += 1
+    if n not in [3, 4]:
+        x *= 2
+    return x
+
+
+def none_default(x, n):
+    best = None
+    for i in range(3):
+        c = math.cos(x * i)
+        if best is None or c < best:
+            best = c
+    return best
+
+
+def queue(x, n):
+    q = [(0, x)]
+    seen = 0.0
+    for _ in range(3):
+        d, v = q.pop(0)
+        seen += v
+        if v > 0.5:
+            q.append((d + 1, v * 0.5))
+        else:
+            q.append((d + 1, v + 1.0))
+    return (seen, q)
+
+
+def matrix_items(x, n):
+    A = np.eye(3) * x
+    A[0, 1] = 2.0
+    for i in range(3):
+        for j in range(i):
+            if A[i, j] < A[j, i]:
+                A[i, j], A[j, i] = (A[j, i], A[i, j])
+    return (A, A.T @ A, np.trace(A))
+
+
+def cumulative(x, n):
+    out = np.zeros(6)
+    acc = 0.0
+    for i, v in enumerate(np.arange(6.0) * x):
+        acc = max(0.0, acc + v - 1)
+        out[i] = acc
+        if acc > 4:
+            break
+    return out
+
+
+def lists_of_numbers(x, n):
+    weights = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    table = [[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]
+    counts = [0.0, 0.0]
+    counts[n % 2] = 0.1
+    table[n % 3][0] = x
+    for k in range(n):
+        counts[k % 2] += x * weights[k]
+    return weights[n] * x, table, table[n % 3][n % 2], counts, (0.1, x, 0.7)[n % 3], [1, 2, 3][n % 3] / 3
+
+
+def patterns_of_tuples(x, n):
+    match n, x:
+        case 3, _:
+            y = x + 1
+        case (0 | 2, v) as pair:
+            y = v * 2 + pair[0]
+        case (k, v):
+            y = v / k
+    match (n % 2, "a"):
+        case (1, "b"):
+            y = y + 100
+        case (0, "a", _):
+            y = y + 200
+        case (z, "a"):
+            y = y - z
+        case _:
+            y = y * 2
+    return y
+
+
+def flags_are_compared(x, n):
+    ready, last = n is not None, None
+    for _ in range(2):
+        if x > 0.5:
+            last = x * n
+        else:
+            last = x
+    if ready is True and last is not None:
+        return last
+    return x
+
+
+def numbers_in_loops(x, n):
+    total, first, single = 0.0, 0.0, np.float32(0.0)
+    for k, weight in zip(range(n), [1.1, 2.1, 3.1, 4.1, 5.1], strict=False):
+        total += k * weight * x
+    for weight in [0.1, 0.2, 0.3]:
+        first += weight
+        if first > x:
+            break
+    for weight in (0.1, 0.2, 0.3):
+        single = single + weight
+        if single > n - 4.95:
+            break
+    for k, weight in enumerate((0.1, 0.2, 0.3)):
+        if x < k:
+            break
+        total += k * weight
+    return total, first, single
+
+
+def sorted_numbers(x, n):
+    return (sorted([x, 0.1, 0.3]), sorted([(x, 0.7), (0.1, 0.9)]), sorted([0.1, x, 0.3], key=lambda v: -v * n),
+            sorted([0.1, 0.2, 0.7], key=lambda v: abs(v - x)))
+
+
+def types_are_compared(x, n):
+    result = 1.0
+    if type(x) is float:
+        result = x
+    if isinstance(n, int) and type(n) is not bool:
+        result += 2 * x
+    return result, n in range(2, 6), n in range(5, 1, -3)
+
+
+def complex_of_parts(x, n):
+    z = complex(x, n)
+    k = 0
+    while z.real < 9:
+        z = z + complex(1.0, x) + complex(n)
+        k += 1
+    return (z, k)

@@ -1,0 +1,117 @@
+"""Functions that mix what Python has, converted, beside the functions themselves: values, dtypes, gradients."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fxgrad
+from fxgrad import grad, jit, python_control_flow, vmap
+from fxgrad.errors import ControlFlowError
+from tests.engine.control_flow import mixed_functions
+from tests.support.converted import assert_as_numpy
+
+FUNCTIONS = [each for _, each in inspect.getmembers(mixed_functions, inspect.isfunction)
+             if [*inspect.signature(each).parameters] == ["x", "n"]]
+
+
+def total(function: Any, x: Any, n: int) -> Any:
+    """Return the sum of the results, each with a factor of its own."""
+    return sum((place + 1.5) * np.sum(np.real(leaf) * 1.0)
+               for place, leaf in enumerate(fxgrad.tree.leaves(function(x, n))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_values_and_dtypes_are_numpys(function: Any) -> None:
+    compiled = jit(python_control_flow(function))
+    for args in ((1.37, 3), (-0.71, 2), (0.23, 5)):
+        assert_as_numpy(function, args)
+        for one, other in zip(fxgrad.tree.leaves(compiled(*args)), fxgrad.tree.leaves(function(*args)), strict=True):
+            assert np.asarray(one).dtype == np.asarray(other).dtype
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", [each for each in FUNCTIONS if each not in (
+    mixed_functions.single_precision, mixed_functions.types_are_compared)])  # elements of batches are NumPy's numbers
+def test_gradients_and_batches(function: Any) -> None:
+    converted = python_control_flow(function)
+    step = 1e-6
+    for x, n in ((1.37, 3), (-0.71, 2), (0.23, 5)):
+        expected = (total(function, x + step, n) - total(function, x - step, n)) / (2 * step)
+        for found in (grad(lambda x: total(converted, x, n)), jit(grad(lambda x: total(converted, x, n))),  # noqa: B023
+                      jit(fxgrad.jacfwd(lambda x: total(converted, x, n)))):  # noqa: B023
+            np.testing.assert_allclose(found(x), expected, rtol=1e-5, atol=1e-6)
+    xs = np.array([1.37, -0.71, 0.23])
+    np.testing.assert_allclose(jit(vmap(lambda x: total(converted, x, 3)))(xs), [total(function, x, 3) for x in [*xs]],
+                               rtol=1e-12, atol=1e-12)
+    slopes = jit(vmap(grad(lambda x, n: total(converted, x, n))))(xs, np.array([3, 2, 5]))
+    np.testing.assert_allclose(slopes, [grad(lambda x: total(converted, x, n))(x)  # noqa: B023
+                                        for x, n in ((1.37, 3), (-0.71, 2), (0.23, 5))], rtol=1e-12, atol=1e-12)
+
+
+def compared_with_true(x: Any) -> Any:
+    flag = x > 0
+    if flag is True:  # here
+        return x
+    return -x
+
+
+def compared_with_false(x: Any) -> Any:
+    return x if (x > 0) is not False else -x  # here
+
+
+def matched_with_true(x: Any) -> Any:
+    match x > 0:
+        case True:  # here
+            return x
+        case _:
+            return -x
+
+
+def pair_matched_with_true(x: Any) -> Any:
+    match [x > 0, x]:  # here
+        case [True, value]:
+            return value
+        case _:
+            return -x
+
+
+@pytest.mark.parametrize("function", [
+    compared_with_true, compared_with_false, matched_with_true, pair_matched_with_true])
+@pytest.mark.parametrize("wrap", [jit, grad, lambda f: lambda x: vmap(f)(np.array([x]))], ids=["jit", "grad", "vmap"])
+def test_conditions_are_not_compared_with_the_objects_of_python(function: Any, wrap: Any) -> None:
+    lines, begin = inspect.getsourcelines(function)
+    line = next(begin + number for number, each in enumerate(lines) if each.rstrip().endswith("# here"))
+    with pytest.raises(ControlFlowError) as refused:
+        wrap(python_control_flow(function))(1.5)
+    assert str(refused.value) == (
+        "`is True`, `is False`, and `case True` or `case False` of a `match`, ask for an object of Python's, which no "
+        f"traced condition is. Write `if x:` or `if not x:`\n  at test_mixed_functions.py:{line} (in "
+        f"{function.__name__})")
+
+
+def sum_of_conditions(x: Any) -> Any:
+    return x * ((x > 0) + (not x < 1) + (x < 9))  # here
+
+
+@pytest.mark.parametrize("wrap", [jit, grad, lambda f: lambda x: vmap(f)(np.array([x]))], ids=["jit", "grad", "vmap"])
+def test_the_sum_of_conditions_is_refused(wrap: Any) -> None:
+    line = inspect.getsourcelines(sum_of_conditions)[1] + 1
+    with pytest.raises(ControlFlowError) as refused:
+        wrap(python_control_flow(sum_of_conditions))(1.5)
+    assert str(refused.value) == (
+        "the sum of two conditions is their number in Python, and True in NumPy, where one of them holds. Write int(a) "
+        f"+ int(b), or `a or b`\n  at test_mixed_functions.py:{line} (in sum_of_conditions)")
+    assert python_control_flow(sum_of_conditions)(1.5) == 4.5
+
+
+def test_sums_of_conditions_on_arrays_and_of_whole_numbers_are_numpys() -> None:
+    def sums(x: Any) -> Any:
+        y = np.array([1.0, 2.0]) * x
+        return (y > 1) + (y < 2), int(x > 0) + int(x < 9), (x > 0) + 1
+    for found, wanted in zip(jit(python_control_flow(sums))(1.5), sums(1.5), strict=True):
+        np.testing.assert_array_equal(found, wanted)
