@@ -270,11 +270,9 @@ class Differentiation:
             if run is not None:
                 run.end(tape, leaves, out_tree)
             call = _finish_differentiated(tape, leaves, out_tree)
-        found, forced = self._derive_joint(call, avals)
+        # Values that were computed to choose a path depend on the arguments: the program computes them again.
+        found, _ = self._derive_joint(call._replace(computed=0, forced=[]), avals)
         program, captured = found.program, [*found.captured, *call.captured]
-        if forced:
-            return trace_flat(lambda *tracers: selected.rebuild(apply_program(
-                program, [*captured, *tracers, *forced])), avals, what, fun)
         structure = LEAF if selected.single and selected.structure is ONE_LEAF else tree.structure(
             selected.rebuild(selected.leaves))
         if program.captured != len(captured):
