@@ -137,7 +137,7 @@ def trace_step(what: str, function: Callable[..., Any], init: FlatTree, entries:
         wanted = [_joined_type(before, after) for before, after in zip(avals, results, strict=True)]
         if wanted == avals:
             break
-        program = _of_strong_carry(program, avals, wanted)
+        program = _of_strong_carry(program, len(traced.captured), avals, wanted)
         avals = wanted
     for before, after, name in zip(avals, results, init.names, strict=True):
         fits = before.dtype == after.dtype or (after.weak and _promote(before, after) == before.dtype)
@@ -149,8 +149,10 @@ def trace_step(what: str, function: Callable[..., Any], init: FlatTree, entries:
     return LoopBody(program, traced.captured, begin, traced.out_tree)
 
 
-def _of_strong_carry(program: Program, carry: Sequence[Aval], wanted: Sequence[Aval]) -> Program | None:
+def _of_strong_carry(program: Program, first: int, carry: Sequence[Aval], wanted: Sequence[Aval]) -> Program | None:
     """Return the program that a step records for a carry of the `wanted` types, given that for a weak `carry`.
+
+    The carry begins with the input at `first`, after those that the step captured.
 
     None if the step is to be traced again, since it may record other operations: a weak value changes its dtype, meets
     another one or is converted, as numbers are that give way to arrays, or goes into a function of an operation.
@@ -158,13 +160,13 @@ def _of_strong_carry(program: Program, carry: Sequence[Aval], wanted: Sequence[A
     if any(one.dtype != other.dtype or one.vma != other.vma for one, other in zip(carry, wanted, strict=True)) or (
             is_shown(current.get())):  # whose variables have the names in the function
         return None
-    first = program.captured
     weak = {var for var, one, other in zip(program.inputs[first:], carry, wanted, strict=False) if one != other}
     for equation in program.equations:
         if weak.isdisjoint(equation.inputs):
             continue
         met = equation.outputs if equation.primitive is convert_element_type_p else ()
-        if equation.regions or len({atom.aval.dtype for atom in (*equation.inputs, *met)}) > 1:
+        # A condition meets no number: it selects one.
+        if equation.regions or len({atom.aval.dtype for atom in (*equation.inputs, *met)} - {dtypes.bool_}) > 1:
             return None
         weak.update(var for var in equation.outputs if var.aval.weak)
     types = [*program.in_avals[:first], *wanted, *program.in_avals[first + len(carry):]]

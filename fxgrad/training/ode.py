@@ -279,10 +279,9 @@ def _solve_adaptive(scheme: Scheme, field: Field, start: Any, times: Any, contro
 
     slope = field(start, times[0])
     size = stop_gradient(_first_size(field, start, slope, times[0], controls)).astype(times.dtype)
-    # NumPy's scalars are weak, and what a step returns is not: it would be recorded again for the other type.
-    time, size = (np.asarray(value) if isinstance(value, np.generic) else value for value in (
-        times[0], fnp.minimum(size, hmax).astype(times.dtype)))
-    carry = (start, slope, time, size), (start, (slope, start), time) if scheme.interpolate else ()
+    time = times[0]
+    carry = (start, slope, time, fnp.minimum(size, hmax).astype(times.dtype)), (
+        (start, (slope, start), time) if scheme.interpolate else ())
     _, states = scan(reach, carry, times[1:])
     return fnp.concatenate([start[None], states])
 

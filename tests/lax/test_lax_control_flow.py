@@ -291,6 +291,13 @@ NUMBERS: dict[str, tuple[Callable[[Any, Callable[[], None]], Any], int]] = {
     "while_loop": (lambda start, note: lax.while_loop(
         lambda c: c[0] < 9.0, lambda c: (note(), (c[0] + fnp.sum(XS), c[1] * 0.5))[1], (start, start)), 1),
     "stays weak": (lambda start, note: lax.fori_loop(0, 3, lambda i, c: (note(), c * 0.5)[1], start), 1),
+    "one after the other": (lambda start, note: lax.scan(lambda c, x: (note(), (
+        (lax.fori_loop(0, 3, lambda i, s: s * x, c[0]), (c[1][0] + c[0], c[1][1] + 1)), c))[1],
+        (start, (start, 1)), XS), 1),
+    "selected": (lambda start, note: lax.scan(lambda c, x: (note(), (
+        (fnp.where(x > 1.0, c[0], x), fnp.where(c[0] > 0.0, c[1], c[0])), c))[1], (start, start), XS), 1),
+    "times a condition": (lambda start, note: lax.scan(
+        lambda c, x: (note(), (fnp.where(x > 1.0, c, 1.0) * (x > 0.0) + x, c))[1], start, XS), 1),
     "narrow": (lambda start, note: lax.scan(lambda c, x: (note(), (c + x, c))[1], start, NARROW), 2),
     "narrow and wide": (lambda start, note: lax.scan(
         lambda c, x: (note(), (x + fnp.sum(c * NARROW), c))[1], start, XS), 2),

@@ -371,8 +371,8 @@ def _extent(term: Indices) -> int:
 
 def _rows(term: Indices, ids: Indices) -> Indices:
     """Return the rows `ids`, flat, of a term, as a new array."""
-    if term.ndim == 2:
-        return term[ids]
+    if term.ndim <= 2:  # of a number there is one row
+        return np.atleast_2d(term)[ids]
     if term.flags.c_contiguous:
         return term.reshape(-1, term.shape[-1])[ids]
     if not ids.size:

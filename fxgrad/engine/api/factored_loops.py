@@ -1,4 +1,4 @@
-"""The rule by which scans take factored derivatives: steps carry the arrays of factors, and deltas stay.
+"""The rules by which loops take factored derivatives: steps carry the arrays of factors, and deltas stay.
 
 The arrays that a step returns must have the labels of those that it takes. These are found by tracing the step for what
 the loop begins with, and again for what it returned, until it returns no others.
@@ -6,14 +6,15 @@ the loop begins with, and again for what it returned, until it returns no others
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.engine.api.factored_values import Factor, Factored, Labels, Push, Term, flat_labels, union_of_labels
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.interpreter import Interpreter
-from fxgrad.engine.core.program import Equation
+from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.regions import close_marks, dependent_outputs
+from fxgrad.engine.higher_order.loop import bind_for
 from fxgrad.engine.higher_order.scan import bind_scan
 from fxgrad.engine.ops.structural import broadcast_to, convert, reshape, zeros
 from fxgrad.engine.tracing.tape import aval_of
@@ -109,30 +110,47 @@ def _rows(push: Push, value: Factored, length: int) -> _Rows:
     return found
 
 
-def _moving(equation: Equation, marks: Sequence[bool]) -> tuple[bool, ...]:
-    """Return which outputs of a scan depend on the marked operands, at any step."""
-    body, first, count = equation.params["program"], equation.params["num_consts"], equation.params["num_carry"]
-
+def _moving(body: Program, consts: Sequence[bool], carry: Sequence[bool], stacked: Sequence[bool]) -> tuple[bool, ...]:
+    """Return which outputs of a loop depend on the marked operands, at any step."""
     def outputs(carry: Sequence[bool]) -> tuple[bool, ...]:
-        return dependent_outputs(body, [*marks[:first], *carry, *marks[first + count:]])
-    carry = close_marks(lambda carry: outputs(carry)[:count], marks[first:first + count])
-    return (*carry, *outputs(carry)[count:])
+        return dependent_outputs(body, [*consts, *carry, *stacked])
+    closed = close_marks(lambda carry: outputs(carry)[:len(carry)], carry)
+    return (*closed, *outputs(closed)[len(closed):])
 
 
 def scanned(push: Push, equation: Equation, inputs: list[Any]) -> list[Any] | None:
     """Scan over the arrays of factors; None where a step makes values dense, or saves too little."""
-    params, body = equation.params, equation.params["program"]
+    params = equation.params
     first, last = params["num_consts"], params["num_consts"] + params["num_carry"]
-    consts, carry, stacked = inputs[:first], inputs[first:last], inputs[last:]
-    if any(type(value) is Factored for value in consts):
-        return None
+
+    def run(step: Program, captured: list[Any], start: list[Any], over: list[Any]) -> list[Any]:
+        return bind_scan(step, captured, start, over, params["length"], params["reverse"], params["unroll"],
+                         params.get("turns"))
+    return _looped(push, equation, inputs[:first], inputs[first:last], inputs[last:], params["length"], run)
+
+
+def counted(push: Push, equation: Equation, inputs: list[Any]) -> list[Any] | None:
+    """Loop, as many steps as are known when it runs, over the arrays of factors; None as for scans."""
+    count, *others = inputs
+    first = equation.params["num_consts"]
+
+    def run(step: Program, captured: list[Any], start: list[Any], _: list[Any]) -> list[Any]:
+        return bind_for(count.value, step, captured, start)
+    return _looped(push, equation, others[:first], others[first:], [], 0, run)
+
+
+def _looped(push: Push, equation: Equation, consts: list[Any], carry: list[Any], stacked: list[Any], length: int,
+            run: Callable[[Program, list[Any], list[Any], list[Any]], list[Any]]) -> list[Any] | None:
+    """Return the outputs of a loop, given its operands and what runs it: (step, constants, carry, entries)."""
+    body = equation.params["program"]
+    first, last = len(consts), len(consts) + len(carry)
     avals = body.in_avals[first:last]
-    rows = {place: _rows(push, value, params["length"]) for place, value in enumerate(stacked)
+    rows = {place: _rows(push, value, length) for place, value in enumerate(stacked)
             if type(value) is Factored}
     over = [array for place, value in enumerate(stacked) for array in (
         rows[place].arrays if place in rows else [value.value])]
     begin = [_wholes(push, value, aval) for value, aval in zip(carry, avals, strict=True)]
-    moves = _moving(equation, [type(value) is Factored for value in inputs])
+    moves = _moving(body, *([type(value) is Factored for value in values] for values in (consts, carry, stacked)))
     # None for known values, such as a count. What depends on the input and is not factored is 0.
     forms = [_forms_of(push, wholes) if moving else None for wholes, moving in zip(begin, moves, strict=False)]
     ys: list[list[_Whole] | None] = []
@@ -145,7 +163,9 @@ def scanned(push: Push, equation: Equation, inputs: list[Any]) -> list[Any] | No
             term._replace(factors=(Factor(next(given), labels, by), *term.factors))
             for term, labels, by in rows[place].terms]) if place in rows else Batched(next(given), None)
             for place in range(len(stacked))]
-        results = Interpreter.run(push, body, [*consts, *values, *entries])
+        # Copies of constants: what a step makes of them is known in its trace alone.
+        known = [Factored(value.aval, value.terms) if type(value) is Factored else value for value in consts]
+        results = Interpreter.run(push, body, [*known, *values, *entries])
         if any(type(result) is Batched and result.axis is not None for result in results):
             returned.append(None)
             return []
@@ -181,12 +201,11 @@ def scanned(push: Push, equation: Equation, inputs: list[Any]) -> list[Any] | No
         return None
     start = [array for own, value, wholes, aval in zip(forms, carry, begin, avals, strict=True)
              for array in ([value.value] if own is None else _fill(push, own, wholes, aval))]
-    results = iter(bind_scan(program, captured, start, over, params["length"], params["reverse"], params["unroll"],
-                             params.get("turns")))
+    results = iter(run(program, captured, start, over))
     outputs: list[Any] = [Batched(next(results), None) if terms is None else
                           _factored(var.aval, terms, [next(results) for _ in terms])
                           for var, terms in zip(equation.outputs, carried, strict=False)]
-    time, = push.labels_of((params["length"],))
+    time, = push.labels_of((length,))
     for var, terms in zip(equation.outputs[len(avals):], ys, strict=True):
         if terms is None:
             outputs.append(Batched(next(results), None))

@@ -12,7 +12,7 @@ from typing import Any
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.api.factored_indexing import gathered, scattered, sliced_at, solved, updated_at
-from fxgrad.engine.api.factored_loops import scanned
+from fxgrad.engine.api.factored_loops import counted, scanned
 from fxgrad.engine.api.factored_values import (
     DIVISIONS,
     Factor,
@@ -28,6 +28,7 @@ from fxgrad.engine.api.factored_values import (
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation
+from fxgrad.engine.higher_order.loop import for_p
 from fxgrad.engine.higher_order.scan import scan_p
 from fxgrad.engine.ops import arithmetic, products, structural
 from fxgrad.engine.ops.convolution import conv_general_dilated_p, convolve, geometry_of
@@ -373,6 +374,6 @@ RULES: dict[Primitive, Rule] = {
     slice_p: _cut, rev_p: _reversed, pad_p: _padded, cumsum_p: _accumulated,
     **dict.fromkeys((split_p, unstack_p), _parts), **dict.fromkeys((concatenate_p, stack_p), _joined),
     tile_p: _tiled, broadcast_in_dim_p: _in_dim, conv_general_dilated_p: _convolved,
-    scan_p: scanned, gather_p: gathered, dynamic_slice_p: sliced_at, dynamic_update_slice_p: updated_at,
+    scan_p: scanned, for_p: counted, gather_p: gathered, dynamic_slice_p: sliced_at, dynamic_update_slice_p: updated_at,
     **dict.fromkeys((scatter_p, scatter_add_p, scatter_sub_p), scattered),
     **dict.fromkeys((lu_solve_p, triangular_solve_p), solved)}

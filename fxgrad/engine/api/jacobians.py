@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ from fxgrad.engine.api.arguments import (
 from fxgrad.engine.api.forward import jvp_of
 from fxgrad.engine.api.inner_arguments import with_respect_to
 from fxgrad.engine.api.jacobian_passes import Passes
-from fxgrad.engine.api.reverse import Differentiation, grad, trace_differentiated
+from fxgrad.engine.api.reverse import Differentiation, grad, keeps_derivatives, trace_differentiated
 from fxgrad.engine.api.sparse_derivatives import sparse_values
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.derivation.derive import Derived, derive
@@ -158,7 +159,8 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
         return _jacobian_of("hessian", grad(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic,
                             chunk_size, "auto", with_value=False, sparse=sparse, of=fun)
     first = jacrev(fun, argnums, has_aux, holomorphic, chunk_size=chunk_size)
-    second = jacfwd(first, argnums, has_aux, holomorphic, chunk_size)
+    second = _jacobian_of("jacfwd", first, argnums, has_aux, holomorphic, chunk_size, "forward", with_value=False,
+                          kept=None if has_aux or holomorphic else partial(_trace_rows, fun, chunk_size))
     return transformation("hessian", fun, argnums)(second)
 
 
@@ -219,12 +221,17 @@ def _is_dense(sparse: Any) -> bool:
 
 def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
                  chunk_size: int | None, mode: Mode, with_value: bool, allow_int: bool | None = None,
-                 sparse: Any = False, of: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """Return the function that computes the Jacobian of `fun`, the gradient of `of` if that is given."""
+                 sparse: Any = False, of: Callable[..., Any] | None = None,
+                 kept: Callable[..., TracedCall | None] | None = None) -> Callable[..., Any]:
+    """Return the function that computes the Jacobian of `fun`, the gradient of `of` if that is given.
+
+    `kept` returns the trace of a call of `fun` from what is kept with another program, or None.
+    """
     if mode not in ("auto", "forward", "reverse"):
         raise ArgumentError(at_user_line(f'{what}: mode={mode!r}; it must be "auto", "forward" or "reverse"'))
     check_chunk_size(what, chunk_size)
-    gradient = None if of is None or has_aux or holomorphic else Differentiation("grad", of, argnums)
+    if of is not None and not (has_aux or holomorphic):
+        kept = Differentiation("grad", of, argnums).trace
 
     @transformation(what, of or fun, argnums)
     @hide_frames
@@ -233,7 +240,7 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
         avals = leaf_avals(what, selected)
         check_differentiable(what, selected, avals, holomorphic=holomorphic, allow_int=allow_int)
         aux = None
-        traced = None if gradient is None else gradient.trace(selected, avals, args, kwargs)
+        traced = None if kept is None else kept(selected, avals, args, kwargs)
         if traced is None:
             traced, aux = trace_differentiated(what, fun, has_aux, args, kwargs, selected, avals)
         main = traced.out_tree.num_leaves
@@ -248,6 +255,23 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
                                    selected.leaves)
         return _assemble(traced, selected, aux, values, main, with_value, moving)
     return jacobian_function
+
+
+def _trace_rows(fun: Callable[..., Any], chunk_size: int | None, selected: Selected, avals: Sequence[Aval],
+                args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracedCall | None:
+    """Return the trace of a call of `jacrev(fun)`: the program that is kept with that of the function.
+
+    None where a recording is another program, as for `Differentiation.trace`.
+    """
+    if not keeps_derivatives(avals):
+        return None
+    traced, _ = trace_differentiated("jacrev", fun, False, args, kwargs, selected, avals)
+    outputs = traced.program.out_avals
+    _check_outputs("jacrev", fun, avals, outputs, False)
+    main, moving = len(outputs), [True] * len(avals)
+    derived = _jacobian_program(traced, main, main, "reverse", chunk_size, moving)
+    blocks = [0] * len(derived.program.outputs)
+    return traced.of_derived(derived, tree.structure(_assemble(traced, selected, None, blocks, main, False, moving)))
 
 
 def _check_outputs(what: str, fun: Any, inputs: Sequence[Aval], outputs: Sequence[Aval], holomorphic: bool) -> None:

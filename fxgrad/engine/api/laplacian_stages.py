@@ -361,7 +361,7 @@ def shared_stages(program: Program, moving: Sequence[bool]) -> Stages | None:
             ends = np.cumsum([0, *(rows[var][1].size for var in chosen)])
             colors = color_columns(np.concatenate([[0], *(rows[var][0][1:] + end for var, end in zip(
                 chosen, ends, strict=False))]), np.concatenate([rows[var][1] for var in chosen]), width)
-            if colors.number * _SHARE > width:
+            if not colors.number or colors.number * _SHARE > width:  # none where the values are empty
                 continue
             return _with_products(stages._replace(colors=np.maximum(colors.colors, 0), number=colors.number), found)
         return None
@@ -494,6 +494,6 @@ def _mask(row: tuple[Any, Any], shape: tuple[int, ...], width: int, whole: bool 
 def _narrow(mask: Any) -> Any:
     """Return a mask with size 1 along the axes, other than the first, along which it is the same."""
     for axis in range(1, mask.ndim):
-        one = mask.take([0], axis)
+        one = mask[(*[slice(None)] * axis, slice(0, 1))]
         mask = one if (mask == one).all() else mask
     return mask

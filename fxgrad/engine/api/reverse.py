@@ -34,7 +34,7 @@ from fxgrad.engine.core import backends
 from fxgrad.engine.core.arrays import as_numpy
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.program_properties import calls_user_code, memoize
+from fxgrad.engine.core.program_properties import calls_user_code
 from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.derivation.guards import memoize_guarded
 from fxgrad.engine.executors import direct
@@ -254,12 +254,11 @@ class Differentiation:
               ) -> TracedCall | None:
         """Return the trace of a gradient: the program that is kept with that of the function.
 
-        None where a recording of the gradient would be another program: within other traces, which may be displayed,
-        and for functions of integers or with options.
+        None where a recording of the gradient would be another program: see `keeps_derivatives`, and for functions
+        with options.
         """
         what, fun = self._what, self._fun
-        if current.get() is not None or not self._is_plain or before_derivatives.get() is not None or not all(
-                map(has_tangent, avals)):
+        if not (self._is_plain and keeps_derivatives(avals)):
             return None
         run = begin_run(fun, selected.positions, selected.structure, avals, args, kwargs, self._of_method)
         if run is not None and run.traced is not None:
@@ -270,16 +269,10 @@ class Differentiation:
             if run is not None:
                 run.end(tape, leaves, out_tree)
             call = _finish_differentiated(tape, leaves, out_tree)
-        found, forced = self._derive_joint(call, avals)
-        program, captured = found.program, [*found.captured, *call.captured]
-        if forced:
-            return trace_flat(lambda *tracers: selected.rebuild(apply_program(
-                program, [*captured, *tracers, *forced])), avals, what, fun)
-        structure = LEAF if selected.single and selected.structure is ONE_LEAF else tree.structure(
-            selected.rebuild(selected.leaves))
-        if program.captured != len(captured):
-            program = memoize(program, "trace of the gradient", lambda: program.replace(captured=len(captured)))
-        return TracedCall(program, captured, structure)
+        # Values that were computed to choose a path depend on the arguments: the program computes them again.
+        found, _ = self._derive_joint(call._replace(computed=0, forced=[]), avals)
+        return call.of_derived(found, LEAF if selected.single and selected.structure is ONE_LEAF else tree.structure(
+            selected.rebuild(selected.leaves)))
 
     def _replay_run(self, run: Run, avals: Sequence[Aval], selected: Selected) -> tuple[Any, Any, Any]:
         """Return the results of a call that is not run; later calls of its kind need fewer steps."""
@@ -448,6 +441,14 @@ def rewrite_before_derivatives(rewrite: TraceRewrite | None) -> Iterator[None]:
         yield
     finally:
         before_derivatives.reset(token)
+
+
+def keeps_derivatives(avals: Sequence[Aval]) -> bool:
+    """Return whether the derivative that is kept with a program may stand for a recording of it.
+
+    It may not within other traces, which may be displayed, in a function that is rewritten, and for integers.
+    """
+    return current.get() is None and before_derivatives.get() is None and all(map(has_tangent, avals))
 
 
 def _finish_differentiated(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> TracedCall:

@@ -14,6 +14,8 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.core.avals import Aval, array_aval, check_dtype, struct_aval, without_literals
 from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.program_properties import memoize
+from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.derivation.effects import repeated_effect, without_forced_effects
 from fxgrad.engine.tracing.provenance import note_returned
 from fxgrad.engine.tracing.tape import Tape, current
@@ -178,6 +180,13 @@ class TracedCall(NamedTuple):
     def rebuild(self, outputs: Sequence[Any]) -> Any:
         """Return `outputs` in the container that the function returned."""
         return tree.unflatten(self.out_tree, without_literals(outputs))
+
+    def of_derived(self, derived: Derived, out_tree: TreeDef) -> TracedCall:
+        """Return the trace of a function, given the program of it that was derived from this one."""
+        program, captured = derived.program, [*derived.captured, *self.captured]
+        if program.captured != len(captured):
+            program = memoize(program, "with all captured inputs", lambda: program.replace(captured=len(captured)))
+        return TracedCall(program, captured, out_tree)
 
     def wrt(self, inputs: bool | Sequence[bool] = True) -> tuple[bool, ...]:
         """Return a mask of the program's inputs to differentiate: no captured ones, and those that `inputs` marks."""

@@ -173,7 +173,8 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_bia
     are positions; entries of a stack of layers that a loop goes through are blocks of one parameter. A of a layer in a
     branch is the mean over the positions that ran it; G is the mean over all examples. The steps of a `while_loop` are
     positions too; joint biases there stay blocks of their own. Parts of equal size that are all of a parameter, such as
-    `w[0]` and `w[1]` or the halves of `split(w, 2)`, are blocks; parameters used in other parts have None.
+    `w[0]` and `w[1]`, the halves of `split(w, 2)`, or `w[::2]` and `w[1::2]`, are blocks; parameters that are used in
+    other parts have None.
 
     Raises `ArgumentError` for another word, and the errors of `per_example_norms`. The formulas are those of Martens
     and Grosse (arXiv:1503.05671), Grosse and Martens (arXiv:1602.01407) for convolutions, and Eschenhagen, Immer,
@@ -208,6 +209,13 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_bia
     return factors
 
 
+def trace_placements(what: str, loss: Callable[..., Any], params: Any, example: Sequence[Any],
+                     ) -> tuple[TracedLoss, list[Placement | str]]:
+    """Trace the loss of one example for `what`; return also where factors belong, or why a parameter has none."""
+    traced = trace_loss(what, loss, params, example, lambda found: found.reason, shortest=0)
+    return traced, [_placement(aval, found) for aval, found in zip(traced.avals, traced.uses, strict=True)]
+
+
 def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[Any], joint_biases: bool, sharing: str,
                      ) -> list[tuple[KroneckerFactors, Any] | None]:
     """Return the inputs and cotangents of each layer in the places of factors, (blocks, positions, entries).
@@ -216,13 +224,13 @@ def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[An
     1 for each position that ran and 0 for others, (blocks, positions); None for all others. For parameters in a
     `while_loop`, all is summed over positions: A and G, or the vectors for "reduce", and the number of positions.
     """
-    traced = trace_loss("kfac_factors", loss, params, example, lambda found: found.reason, shortest=0)
-    placements = [_placement(aval, found) for aval, found in zip(traced.avals, traced.uses, strict=True)]
+    traced, placements = trace_placements("kfac_factors", loss, params, example)
     biases = {}
     if joint_biases:
-        weights = [number for number, found in enumerate(placements) if found is not None]
+        weights = [number for number, found in enumerate(placements) if isinstance(found, Placement)]
         biases = {number: bias for number in weights if (bias := _bias_of(traced, number)) in weights}
-    chosen = [number for number, found in enumerate(placements) if found is not None and number not in biases.values()]
+    chosen = [number for number, found in enumerate(placements)
+              if isinstance(found, Placement) and number not in biases.values()]
     uses = [(number, use) for number in chosen for use in traced.uses[number].uses]
     summed = {place: _sums_of(use, traced.avals[number], sharing) for place, (number, use) in enumerate(uses)
               if _is_open(traced.uses[number])}
@@ -231,7 +239,7 @@ def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[An
     result: list[tuple[KroneckerFactors, Any] | None] = [None] * len(placements)
     for number in chosen:
         found, placement = traced.uses[number], placements[number]
-        assert placement is not None
+        assert isinstance(placement, Placement)
         values = [(use, *next(given)) for use in found.uses]
         if _is_open(found):
             (one, ran), other = functools.reduce(lambda left, right: tree.map(fnp.add, left, right), [
@@ -344,27 +352,29 @@ def _number_of_entry(part: list[tuple[Use, Any, Any]]) -> int:
     return steps[0][1][2] if steps and steps[0][1][0] in ("entry", "part") else 0
 
 
-def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
-    """Return the axes of a parameter that is used as one layer, or as layers in its entries."""
-    if not found.uses or (_is_open(found) and any(
-            use.entered or any(step[0] in ("entry", "part") for _, step in use.steps) for use in found.uses)):
-        return None
+def _placement(aval: Aval, found: ParameterUses) -> Placement | str:
+    """Return the axes of a parameter that is used as one layer, or as layers in its entries; else why it is not."""
+    if not found.uses:
+        return found.reason or "it is not used"
+    if _is_open(found) and any(
+            use.entered or any(step[0] in ("entry", "part") for _, step in use.steps) for use in found.uses):
+        return "a while_loop uses parts of it"
     first = found.uses[0]
     layer, steps = first.layer, first.steps
     alike = {(use.layer.kind, *((axes, step[:2]) for axes, step in use.steps), *axes_of(use)) for use in found.uses}
     if len(alike) > 1:
-        return None
+        return "its parts are used in different ways"
     operand = first.equation.inputs[first.place].aval
     # The shape of the array that is used, whose axes the operand may have in another order.
     shape = tuple(operand.shape[first.axes.index(axis)] for axis in range(len(operand.shape)))
     blocks, ins, outs = (tuple(first.axes[axis] for axis in axes) for axes in (layer.blocks, layer.ins, layer.outs))
     placement = Placement(layer.kind, shape, blocks, tuple(sorted(ins)), tuple(sorted(outs)), layer.groups)
-    if not steps:
-        return placement if shape == aval.shape else None
+    if not steps and shape == aval.shape:
+        return placement
     if layer.groups > 1:
-        return None
+        return "it is used in another shape, and has groups"
     if _is_reshaped(first) and not layer.is_lookup:
-        return _before_reshape(placement, aval.shape)
+        return _before_reshape(placement, aval.shape) or "it is used in a shape that mixes its inputs and outputs"
     kinds = [step[0] for _, step in steps]
     if kinds[0] == "part":
         return _of_parts(placement, aval.shape, found.uses)
@@ -376,25 +386,37 @@ def _placement(aval: Aval, found: ParameterUses) -> Placement | None:
         for number in reversed(first.entered):
             placement = _stacked(placement, 0, first.lengths[number])
         is_whole = not _reads_parts(first)
-    return placement if is_whole and placement.shape == aval.shape else None
+    return placement if is_whole and placement.shape == aval.shape else _IN_PARTS
 
 
-def _of_parts(placement: Placement, shape: tuple[int, ...], uses: Sequence[Use]) -> Placement | None:
-    """Return the placement of a parameter whose parts along one axis are layers; None unless equal parts are all of it.
+_IN_PARTS = "it is used in parts that are not all of it, or in another shape"
 
-    Parts of size 1 may lack the axis, as `w[0]` does.
+
+def _of_parts(placement: Placement, shape: tuple[int, ...], uses: Sequence[Use]) -> Placement | str:
+    """Return the placement of a parameter whose parts along one axis are layers, or why they have no factors.
+
+    Equal parts that together are all of it do, whether they follow each other or interleave, such as `w[::2]` and
+    `w[1::2]`. Parts of size 1 may lack the axis, as `w[0]` does.
     """
-    (axes, (_, axis, *first)), *others = uses[0].steps
-    size = first[1] - first[0]
-    cuts = {tuple(use.steps[0][1][2:]) for use in uses}
-    if axes != tuple(range(len(shape))) or size < 1 or cuts != {
-            (start, start + size, 1) for start in range(0, shape[axis], size)}:
-        return None
-    stacked = _stacked(placement, axis, len(cuts))
+    (axes, (_, axis, *_)), *others = uses[0].steps
+    cuts = {range(*use.steps[0][1][2:]) for use in uses}
+    length, count, size = shape[axis], len(cuts), max(map(len, cuts))
+    if axes != tuple(range(len(shape))) or placement.kind == "lookup":
+        return _IN_PARTS
+    if {number for cut in cuts for number in cut} != {*range(length)}:
+        return "it is used in parts that are not all of it"
+    if min(map(len, cuts)) != size:
+        return "its parts have different sizes"
+    if cuts == {range(start, start + size) for start in range(0, length, size)}:
+        stacked = _stacked(placement, axis, count)
+    elif cuts == {range(start, length, count) for start in range(count)}:
+        stacked = _stacked(placement, axis + 1, count)
+    else:
+        return "its parts overlap, or are of no one kind"
     if not others:
-        return stacked._replace(whole=shape) if placement.kind != "lookup" else None
+        return stacked._replace(whole=shape)
     is_entry = others == [(axes, ("reshape", (*shape[:axis], *shape[axis + 1:])))] and size == 1
-    return stacked if is_entry and placement.kind != "lookup" else None
+    return stacked if is_entry else _IN_PARTS
 
 
 def _before_reshape(placement: Placement, shape: tuple[int, ...]) -> Placement | None:

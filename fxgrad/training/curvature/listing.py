@@ -11,6 +11,7 @@ from rich.table import Table
 from fxgrad import eval_shape, vmap
 from fxgrad.extend import Aval, function_name, hide_frames, transformation
 from fxgrad.text.tables import Report, add_row, new_table
+from fxgrad.training.curvature.kronecker import Placement, trace_placements
 from fxgrad.training.curvature.norms import reason_for_gradient
 from fxgrad.training.curvature.passes import TracedLoss, require_batch, trace_loss
 
@@ -20,7 +21,8 @@ __all__ = ["LayerEntry", "Layers", "layers"]
 class LayerEntry(NamedTuple):
     """A parameter: its name and type, and the kinds, lines and numbers of positions of the layers that it belongs to.
 
-    `reason` says why `per_example_norms` computes the gradients of examples for it, "" if it does not.
+    `reason` says why `per_example_norms` computes the gradients of examples for it, "" if it does not;
+    `without_factors` why `kfac_factors` has None for it, "" if it has factors.
     """
 
     name: str
@@ -29,6 +31,7 @@ class LayerEntry(NamedTuple):
     lines: tuple[str, ...]
     positions: tuple[int, ...]
     reason: str
+    without_factors: str
 
 
 class Layers(Report):
@@ -45,14 +48,16 @@ class Layers(Report):
 
     def table(self) -> Table:
         """Return the table for rich."""
-        made = new_table(f"layers of {self.name}", {
-            "parameter": "left", "type": "left", "layer": "left", "positions": "right", "line": "left",
-            "norms from": "left"})
+        columns = {"parameter": "left", "type": "left", "layer": "left", "positions": "right", "line": "left",
+                   "norms from": "left"}
+        if any(entry.without_factors for entry in self.entries):
+            columns["no factors, since"] = "left"
+        made = new_table(f"layers of {self.name}", columns)
         for entry in self.entries:
             add_row(made, [
                 entry.name, str(entry.aval.strong()), ", ".join(dict.fromkeys(entry.kinds)),
                 _counts(entry.positions), ", ".join(dict.fromkeys(entry.lines)),
-                f"gradients: {entry.reason}" if entry.reason else "the layer"])
+                f"gradients: {entry.reason}" if entry.reason else "the layer", entry.without_factors][:len(columns)])
         return made
 
     def __repr__(self) -> str:
@@ -71,7 +76,8 @@ def layers(loss: Callable[..., Any]) -> Callable[..., Layers]:
 
     Arguments are those of `per_example_norms(loss)`; types, `fxgrad.ShapeDtypeStruct`, will do. Nothing is computed.
     For each parameter, the table has the kind of layer, the number of positions at which an example uses it, the line,
-    and whether norms come from the layer or, with the reason, from the gradients of examples.
+    and whether norms come from the layer or, with the reason, from the gradients of examples; also the reason where
+    `kfac_factors` has None.
 
     Raises the errors of `per_example_norms`.
 
@@ -88,17 +94,19 @@ def layers(loss: Callable[..., Any]) -> Callable[..., Layers]:
     @hide_frames
     def listed(params: Any, *batch: Any) -> Layers:
         require_batch("layers", batch)
-        found: list[TracedLoss] = []
+        found: list[tuple[TracedLoss, list[Placement | str]]] = []
 
         def of_example(params: Any, *example: Any) -> float:
-            found.append(trace_loss("layers", loss, params, example, reason_for_gradient))
+            found.append((trace_loss("layers", loss, params, example, reason_for_gradient),
+                          trace_placements("layers", loss, params, example)[1]))
             return 0.0
 
         eval_shape(vmap(of_example, in_axes=(None, *[0] * len(batch))), params, *batch)
-        traced = found[-1]
+        traced, placements = found[-1]
         return Layers(function_name(loss), tuple(
             LayerEntry(name, aval, tuple(use.layer.kind for use in own.uses for _ in range(use.entries)),
                        tuple(use.line for use in own.uses for _ in range(use.entries)) or (own.line,),
-                       tuple(use.rows for use in own.uses for _ in range(use.entries)), reason_for_gradient(own))
-            for name, aval, own in zip(traced.names, traced.avals, traced.uses, strict=True)))
+                       tuple(use.rows for use in own.uses for _ in range(use.entries)), reason_for_gradient(own),
+                       placement if isinstance(placement, str) else "")
+            for name, aval, own, placement in zip(traced.names, traced.avals, traced.uses, placements, strict=True)))
     return listed

@@ -112,7 +112,20 @@ OF_ONE = {
     "running total": lambda x: lax.scan(lambda c, row: (c + row.sum(), c * row), 0.0, x)[1],
     "loops in loops": lambda x: lax.scan(lambda c, row: (lax.fori_loop(
         0, 2, lambda i, d: np.sin(d) * row, c), c), x[0], x @ B)[1],
+    "fixed point": lambda x: lax.fori_loop(0, 4, lambda i, c: c - 0.1 * (c ** 3 - x), x * x),
+    "softmax in steps": lambda x: lax.scan(
+        lambda c, _: (np.tanh(c) * np.exp(x) / np.exp(x).sum(1, keepdims=True), c), x, None, length=3)[1],
+    "constants of inner loops": lambda x: lax.scan(lambda c, row: (lax.fori_loop(
+        0, 2, lambda i, d: np.sin(d) * x[1] + row, c), c), x[0], x @ B)[1],
     "layers kept": lambda x: checkpoint(lambda x: np.tanh(A @ x @ B))(np.sin(x)) @ C,
+}
+OPEN = {
+    "steps": lambda x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, np.tanh(s[1]) * x), (0, x))[1] @ B,
+    "Newton": lambda x: lax.while_loop(lambda s: np.sum((s * s - x * x - 1.0) ** 2) > 1e-20,
+                                       lambda s: 0.5 * (s + (x * x + 1.0) / s), np.ones_like(x)),
+    "two values": lambda x: lax.while_loop(
+        lambda s: s[0] < 4, lambda s: (s[0] + 1, s[2] - s[2].mean(), np.sin(s[1]) @ A), (0, x, x * C))[2],
+    "no step": lambda x: lax.while_loop(lambda s: s[0] < 0, lambda s: (s[0] + 1, s[1] * x), (0, np.sin(x)))[1],
 }
 OF_TWO = {
     "product": lambda x, y: x @ y,
@@ -142,7 +155,7 @@ def in_jax(function):
 def of_jax():
     """Return jax's derivatives of all functions, compiled together."""
     def compute(x, y):
-        return ({name: jax.jacfwd(in_jax(f))(x) for name, f in OF_ONE.items()},
+        return ({name: jax.jacfwd(in_jax(f))(x) for name, f in {**OF_ONE, **OPEN}.items()},
                 {name: jax.jacfwd(in_jax(f), (0, 1))(x, y) for name, f in OF_TWO.items()},
                 {name: jax.hessian(in_jax(f))(x) for name, f in SCALARS.items()})
     with jax.enable_x64(True):
@@ -164,6 +177,20 @@ def test_the_jacobian_is_that_of_passes_and_of_jax(name, mode):
     found = fxgrad.jacobian(function, mode=mode)(X)
     assert_equal(found, fxgrad.jacobian(function, mode=mode, chunk_size=7)(X))
     assert_equal(found, of_jax()[0][name])
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_loops_with_an_unknown_number_of_steps(name):
+    function = OPEN[name]
+    found = fxgrad.jacfwd(function)
+    assert_equal(found(X), fxgrad.jacfwd(function, chunk_size=7)(X))
+    assert_equal(found(X), of_jax()[0][name])
+    assert_equal(fxgrad.jacrev(function)(X), of_jax()[0][name])
+    assert_equal(fxgrad.vmap(found)(np.stack([X, Y])), np.stack([found(X), found(Y)]))
+
+    def total(x):
+        return np.sum(found(x) ** 2)
+    assert_equal(fxgrad.grad(total)(X), fxgrad.grad(lambda x: np.sum(fxgrad.jacfwd(function, chunk_size=7)(x) ** 2))(X))
 
 
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
@@ -316,12 +343,14 @@ def test_solves_and_lookups_leave_columns_and_rows_alone():
 def test_loops_carry_small_arrays():
     def carried(function, mode):
         program = fxgrad.make_program(fxgrad.jacobian(function, mode=mode))(X)
-        *_, scan = (equation for equation in program.equations if equation.primitive.name == "scan")
-        return max(var.aval.size for var in scan.outputs)
+        *_, loop = (equation for equation in program.equations if equation.primitive.name in ("scan", "for"))
+        return max(var.aval.size for var in loop.outputs)
     for mode in ("forward", "reverse"):
         assert carried(OF_ONE["recurrence from zeros"], mode) <= 25  # not 125: each column depends on one of x
         assert carried(OF_ONE["heat"], mode) == 25  # a matrix of rows by rows
+        assert carried(OF_ONE["fixed point"], mode) == 25
         assert carried(lambda x: lax.scan(lambda c, _: (np.tanh(A @ c), None), x, length=3)[0], mode) == 125
+    assert carried(OPEN["steps"], "forward") == 25
 
 
 def test_steps_of_a_linear_loop_may_compute_known_values():

@@ -13,6 +13,7 @@ import pytest
 
 import fxgrad
 from fxgrad import grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp, linearize, value_and_jacobian
+from fxgrad.engine.tracing.tape import Tape
 
 
 def test_jvp_containers_and_options() -> None:
@@ -114,6 +115,29 @@ def test_hessian_of_containers() -> None:
     assert result["a"]["a"] == 6.0
     assert result["a"]["b"] == result["b"]["a"] == 4.0
     assert result["b"]["b"] == 0.0
+
+
+def test_hessians_record_a_function_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    finished: list[Any] = []
+    finish = Tape.finish
+    monkeypatch.setattr(Tape, "finish", lambda tape, outputs: (finished.append(tape), finish(tape, outputs))[1])
+
+    def by_value(x: Any, scale: Any = 1.0) -> Any:
+        while np.sum(x * x) < 4.0:
+            x = 2.0 * x
+        return {"cubes": scale * x ** 3, "sum": np.sum(x) ** 2}
+
+    second = hessian(by_value)
+    for x, factor in ((np.array([0.5, 0.5]), 4.0), (np.array([3.0, 4.0]), 1.0)):
+        for _ in range(2):
+            second(x, scale=3.0)
+        finished.clear()
+        found = second(x, scale=3.0)
+        assert len(finished) == 1
+        cubes = np.zeros((2, 2, 2))
+        cubes[[0, 1], [0, 1], [0, 1]] = 18.0 * factor ** 3 * x
+        np.testing.assert_allclose(found["cubes"], cubes)
+        np.testing.assert_allclose(found["sum"], np.full((2, 2), 2.0 * factor ** 2))
 
 
 def test_hvp_returns_auxiliary_output() -> None:

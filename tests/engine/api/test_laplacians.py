@@ -270,6 +270,18 @@ def of_x(x):
     return x
 
 
+def test_values_without_elements_share_no_directions():
+    def attention(x, part):
+        rows = np.tanh(x.reshape(-1, 3))
+        inner = nn.softmax(rows @ rows.T, -1) @ rows
+        return np.sum(inner ** 2) * (1.0 + np.sum(np.sin(x[part])) ** 2) + np.prod(np.sum(np.sin(x[part]) ** 2) + rows)
+    for function, size in ((lambda x: np.sum((x[1:] * x[:-1]) ** 2), 1), (lambda x: x[1:], 1), (lambda x: x[1:], 24),
+                           (lambda x: attention(x, slice(0, 0)), 24), (lambda x: attention(x, slice(0, 3)), 24)):
+        x = np.linspace(0.1, 1.0, size)
+        np.testing.assert_allclose(laplacian(function, sparse=True)(x), laplacian(function)(x), rtol=1e-12)
+    assert float(laplacian(lambda x: np.sum(x[1:] ** 2), sparse=True)(np.ones(1))) == 0.0
+
+
 @pytest.mark.parametrize(("kind", "text", "call"), [
     (DTypeError, ("laplacian needs floating-point arguments, and x is i64[2]. Convert it, float(x) or "
      "x.astype('float32'), or leave it out of argnums"), lambda: laplacian(of_x)(np.array([1, 2]))),

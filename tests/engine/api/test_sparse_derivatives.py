@@ -600,6 +600,34 @@ def test_sparse_hessians_run_a_function_once_for_each_call() -> None:
     assert calls == ["plain"] * 2 + ["by value"] * 4 + ["of a container"] * 2
 
 
+def test_sparse_hessians_differentiate_what_chose_a_path() -> None:
+    def scaled(x: Any) -> Any:
+        while fnp.sum(x * x) < 4.0:
+            x = 1.5 * x + 0.1
+        return energy(x)
+
+    def energy(x: Any) -> Any:
+        return (x[1:] * x[:-1] ** 2).sum()
+    for x, steps in ((np.array([0.1, 0.2, 0.3]), 3), (np.array([3.0, 2.0, 1.0]), 0)):
+        start = x
+        for _ in range(steps):
+            start = 1.5 * start + 0.1
+        with jax.enable_x64(True):
+            expected = jax.hessian(energy)(jnp.asarray(start)) * 1.5 ** (2 * steps)
+        np.testing.assert_allclose(fxgrad.hessian(scaled, sparse=True)(x).toarray(), expected)
+        (value, twice), matrix = fxgrad.value_and_hessian(
+            lambda x: (scaled(x), 2.0 * scaled(x)), has_aux=True, sparse=True)(x)
+        assert float(twice) == 2.0 * float(value) == 2.0 * float(scaled(x))
+        np.testing.assert_allclose(matrix.toarray(), expected)
+
+
+def test_one_element_of_a_reversed_array() -> None:
+    def greatest(x: Any) -> Any:
+        return fnp.sin((x[::-1] * x)[fnp.argmax(x)])
+    found = fxgrad.hessian(greatest, sparse=True)(np.arange(3.0))
+    np.testing.assert_allclose(found.toarray(), [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+
+
 def test_a_pattern_asked_for_is_that_of_the_matrix() -> None:
     def energy(x: Any) -> Any:
         return fnp.sum((x[1:] - x[:-1] ** 2) ** 2)

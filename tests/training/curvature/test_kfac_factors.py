@@ -103,6 +103,9 @@ LOSSES = {
     "outputs in parts": (lambda w, x: fnp.sum(fnp.multiply(*[fnp.tanh(x @ part) for part in fnp.split(w, 2, 1)])),
                          (3, 8), (3,)),
     "inputs in parts": (lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w[:3] + x[3:] @ w[3:])), (6, 4), (6,)),
+    "inputs that interleave": (lambda w, x: fnp.sum(fnp.tanh(x[::2] @ w[::2] + x[1::2] @ w[1::2])), (6, 4), (6,)),
+    "outputs that interleave": (lambda w, x: fnp.sum(fnp.tanh(x @ w[:, 2::3]) * (x @ w[:, ::3]) * fnp.sin(
+        x @ w[:, 1::3])), (3, 6), (3,)),
     "layers by number": (lambda w, x: fnp.sum(fnp.tanh(fnp.tanh(fnp.tanh(x @ w[0]) @ w[2]) @ w[1])), (3, 4, 4), (4,)),
     "biases by number": (lambda w, x: fnp.sum(fnp.tanh(fnp.tanh(x + w[:, 1]) + w[:, 0])), (4, 2), (4,)),
 }
@@ -134,15 +137,22 @@ def test_factors_are_the_fisher_blocks_of_tiny_networks() -> None:
 
 
 def test_uses_of_parts_without_factors() -> None:
-    def factors(loss: Any) -> Any:
-        return curvature.kfac_factors(loss)(draw(6, 4), draw(3, 6))
-    assert factors(lambda w, x: fnp.sum(fnp.tanh(x[:2] @ w[:2] + x[2:] @ w[2:]))) is None  # of different sizes
-    assert factors(lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w[:3]))) is None  # one of two
-    assert factors(lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w[::2]) * (x[3:] @ w[1::2]))) is None
-    assert factors(lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w.T[:, :3].T + x[3:] @ w.T[:, 3:].T))) is None
+    def reason(loss: Any) -> str:
+        assert curvature.kfac_factors(loss)(draw(6, 4), draw(3, 6)) is None
+        listed = curvature.layers(loss)(draw(6, 4), draw(3, 6))
+        assert "no factors, since" in str(listed)
+        return listed["w"].without_factors
+    assert reason(lambda w, x: fnp.sum(fnp.tanh(x[:2] @ w[:2] + x[2:] @ w[2:]))) == "its parts have different sizes"
+    assert reason(lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w[:3]))) == "it is used in parts that are not all of it"
+    assert reason(lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w[:3]) * (x[3:] @ w[1::2][::-1]))) == "it is used in two forms"
+    assert reason(lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w.T[:, :3].T + x[3:] @ w.T[:, 3:].T))) == (
+        "it is used in parts that are not all of it, or in another shape")
+    assert reason(lambda w, x: fnp.sum(x) * 1.0) == "it is not used"
+    assert reason(lambda w, x: fnp.sum(fnp.sin(w) * x[0])) == "sin is no layer"
     # A while_loop adds up over its steps, and has no blocks.
-    assert factors(lambda w, x: fnp.sum(fxgrad.lax.while_loop(
-        lambda h: fnp.sum(h) < 9.0, lambda h: h + x[:3] @ w[:3] + fnp.square(x[3:] @ w[3:]) + 1.0, x[:4]))) is None
+    assert reason(lambda w, x: fnp.sum(fxgrad.lax.while_loop(
+        lambda h: fnp.sum(h) < 9.0, lambda h: h + x[:3] @ w[:3] + fnp.square(x[3:] @ w[3:]) + 1.0, x[:4]))) == (
+            "a while_loop uses parts of it")
 
 
 def test_reduce_is_exact_for_a_mean_over_positions() -> None:
