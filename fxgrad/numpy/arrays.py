@@ -20,7 +20,7 @@ from fxgrad.engine.frontend.value_calls import replay_on_values
 from fxgrad.engine.ops.conversion import converted
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import MutationError
+from fxgrad.errors import DTypeError, MutationError, UnsupportedError
 from fxgrad.numpy import indexing
 from fxgrad.numpy.inspection import DEVICE
 from fxgrad.numpy.methods import BINARY, COMPARISONS, METHODS, SYMBOLS, UNARY
@@ -131,7 +131,10 @@ def _array_wrap(self: Array, array: Any, context: Any = None, return_scalar: boo
         function = function_of(ufunc)
         if function is not None and len(operands) == ufunc.nin and any(
                 isinstance(operand, np.generic) and operand.dtype in _DTYPES for operand in operands):
-            result = function(*operands)
+            try:
+                result = function(*operands)
+            except DTypeError as error:  # a TypeError, for which NumPy would call this again without the context
+                raise UnsupportedError(str(error)) from error
             return result[place] if type(result) is tuple else result
     return _own_wrap(self, array, context, return_scalar)
 

@@ -175,9 +175,66 @@ def test_arguments_that_do_not_fit() -> None:
         f"{name} takes f64[n,3] as x, got f32[2,3]. Trace it again for other types, or convert with x.astype(...)")
     assert refusal(lambda: exported.call(np.ones((2, 3)))) == (
         f"{name} was called with other arguments than it was exported for:\n    y: f64[n] is missing")
-    assert refusal(lambda: fxgrad.grad(lambda x: np.sum(exported.call(x, np.ones(2))))(np.ones((2, 3)))) == (
-        f"{name} was called within a function that fxgrad traces, and it has no derivatives and no batches. Export "
-        "grad(f) or vmap(f), or call it outside of transformations")
+    assert refusal(lambda: fxgrad.jit(lambda x: exported.call(x, np.ones(2)))(np.ones((2, 4)))) == (
+        f"{name} takes f64[n,3] as x, got f64[2,4]: that axis has the size 3 whatever the named sizes are. Trace it "
+        "again for other types")
+
+
+def sine(x: Any) -> Any:
+    return np.sum(np.sin(x) * 2)
+
+
+X = np.arange(3.0)
+
+
+@pytest.mark.parametrize("read", [lambda exported: exported,
+                                  lambda exported: export.deserialize(exported.serialize(vjp_order=2))])
+def test_exported_programs_in_traced_functions(read: Any) -> None:
+    call = read(export(sine)(X)).call
+
+    def looped(f: Any) -> Any:
+        return lambda x: lax.fori_loop(0, 3, lambda _, c: c + x * f(c), x)
+
+    for transformed in (fxgrad.jit, fxgrad.grad, lambda f: fxgrad.jit(fxgrad.grad(lambda x: f(x) ** 2)), looped,
+                        lambda f: fxgrad.grad(lambda x: np.sum(fxgrad.grad(f)(x) * x)),
+                        lambda f: lambda x: lax.map(lambda k: f(x * k), X),
+                        lambda f: fxgrad.jit(lambda x: fxgrad.cond(x[1] > 0, f, lambda _: 0.0, x))):
+        found, expected = transformed(call)(X), transformed(sine)(X)
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+        assert found.dtype == expected.dtype
+
+
+def test_exported_programs_in_traced_functions_with_symbolic_sizes_keys_and_numbers() -> None:
+    scaled = export(lambda x, d: {"a": x * d["k"], "k": d["k"]})(symbolic_spec("n", 3, dtype="float32"), {"k": 1.0})
+    for count in (2, 5):
+        x = np.ones((count, 3), "float32")
+        result = fxgrad.jit(lambda x, k: scaled.call(x, {"k": k}))(x, 3.0)
+        assert result["a"].dtype == np.float32
+        agree(result, {"a": 3.0 * x, "k": np.float64(3.0)})
+        agree(fxgrad.grad(lambda k, x: np.sum(scaled.call(x, {"k": k})["a"]))(3.0, x), np.float64(3.0 * count))
+    noise = export(lambda key, i: fxgrad.random.normal(key, (4,))[i])(fxgrad.random.key(0), 1)
+    key = fxgrad.random.key(1)
+    assert fxgrad.jit(noise.call)(key, 2) == noise.call(key, 2) == fxgrad.random.normal(key, (4,))[2]
+
+
+ADVICE = ("Exported programs have reverse mode alone: every order where they were exported, where they are read the "
+          "vjp_order of serialize. Export grad(f), hessian(f) or vmap(f), or call them on each row with fxgrad.lax.map")
+
+
+def test_derivatives_and_batches_that_exported_programs_lack() -> None:
+    here = export(sine)(X)
+    read = export.deserialize(here.serialize())
+    assert refusal(lambda: fxgrad.vmap(here.call)(np.ones((2, 3)))) == (
+        "call_exported is computed by jax, which has no rule for what is asked of it (batch): Batching rule for "
+        f"'call_exported' not implemented. {ADVICE}")
+    assert refusal(lambda: fxgrad.grad(read.call)(X)) == (
+        "f_flat is computed by jax, which has no rule for what is asked of it (pull back): No VJP is available. "
+        f"{ADVICE}")
+    assert ADVICE in refusal(lambda: fxgrad.jvp(here.call, (X,), (X,)))
+    for order in ("1", 1):
+        assert refusal(lambda: read.serialize(vjp_order=order)) == (  # noqa: B023
+            f"Exported.serialize: vjp_order={order!r}; the number of gradients is needed that bytes keep, which a "
+            "program that was read from bytes has up to the vjp_order of those")
 
 
 @pytest.mark.slow
