@@ -29,6 +29,7 @@ from fxgrad.extend import (
     argument_aval,
     at_user_line,
     hide_frames,
+    inner_first,
     user_location,
 )
 from fxgrad.extend.sizes import argument_names, size_names, solve_sizes, types_at
@@ -37,6 +38,7 @@ from fxgrad.interop import from_jax
 from fxgrad.interop.flat import at_jax_sizes, emit, keys_to_jax, like_arguments, needs_x64, x64
 from fxgrad.interop.manual import struct_for_jax
 from fxgrad.shipping.archives import Archive, Format, signature_from_json, signature_to_json
+from fxgrad.shipping.python.carried import CALLS_BACK, REASONS
 from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.text.text_parser import refuse_excess
 from fxgrad.text.text_reader import read_type
@@ -223,20 +225,27 @@ def _export_program(program: Program, platforms: tuple[str, ...] | None) -> Expo
         except FxgradError:
             raise
         except Exception as error:
-            raise _export_error(signature.name, error) from error
+            raise _export_error(program, signature.name, error) from error
     return Exported(signature, [var.aval for var in explicit], program.out_avals, made, wide)
 
 
-def _export_error(name: str, error: Exception) -> UnsupportedError:
+def _export_error(program: Program, name: str, error: Exception) -> UnsupportedError:
     """Return jax's error as ours, with the user's line of the operation."""
+    calling = next((equation for each in inner_first(program) for equation in each.equations
+                    if REASONS.get(getattr(equation.primitive.numpy, "__module__", "")) == CALLS_BACK), None)
+    if calling is not None:
+        line = "" if calling.source is None else f"\n  at {calling.source.place}"
+        return UnsupportedError(
+            f"export: {calling.primitive} {CALLS_BACK}, which exported programs cannot. Leave checks, callbacks and "
+            f"debug.print out of the function: export f in place of checked(f){line}")
     # jax chains the error to one at the place of tracing.
     place = user_location(error) or (error.__cause__ and user_location(error.__cause__))
     where = "" if place is None else f"\n  at {place}"
     first = str(error).strip().split("\n", maxsplit=1)[0]
     return UnsupportedError(
         f"export: jax cannot export an operation of {name} as it is: {type(error).__name__}: {first} Where a size is "
-        "needed as a number, export for one (fxgrad.symbolic_spec(4, 3)); what calls back into Python has no "
-        f"export{where}")
+        "needed as a number, export for one (fxgrad.symbolic_spec(4, 3)); functions of jax's that call back into "
+        f"Python have no export{where}")
 
 
 def _need_flatbuffers(what: str) -> None:

@@ -247,14 +247,24 @@ def test_what_jax_cannot_export_names_the_line() -> None:
     message = str(caught.value)
     assert message.startswith("export: jax cannot export an operation of transformed as it is: NotImplementedError: ")
     assert message.endswith(
-        "Where a size is needed as a number, export for one (fxgrad.symbolic_spec(4, 3)); what calls back into Python "
-        f"has no export\n  at test_exports.py:{transformed.__code__.co_firstlineno + 1} (in transformed)")
+        "Where a size is needed as a number, export for one (fxgrad.symbolic_spec(4, 3)); functions of jax's that call "
+        "back into Python have no export\n  at test_exports.py:"
+        f"{transformed.__code__.co_firstlineno + 1} (in transformed)")
 
     def looked(x: Any) -> Any:
         return fxgrad.pure_callback(lambda x: x, x, x)
 
-    with pytest.raises(FxgradError, match="export: jax cannot export an operation of looked as it is"):
-        export(looked)(symbolic_spec(3))
+    def checking(x: Any) -> Any:
+        fxgrad.check(x > 0, "no")
+        return x
+
+    for function, name in ((looked, "pure_callback"), (checking, "check"), (fxgrad.checked(checking), "check"),
+                           (lambda x: lax.fori_loop(0, 2, lambda _, x: looked(x), x), "pure_callback")):
+        start = f"export: {name} calls a function of Python's back, which exported programs cannot. Leave checks, "
+        with pytest.raises(FxgradError) as caught:
+            export(function)(symbolic_spec(3))
+        assert str(caught.value).startswith(start + (
+            "callbacks and debug.print out of the function: export f in place of checked(f)\n  at test_exports.py:"))
 
 
 def rewritten(change: Callable[[dict[str, bytes]], None]) -> bytes:

@@ -272,6 +272,24 @@ def test_functions_that_are_not_linear_are_refused_at_any_depth(function: Any) -
         linear_transpose(function, np.array([0.3, 0.4]))(np.array([1.0, 2.0]))
 
 
+def test_linear_transpose_of_loops_that_do_not_end_at_zero() -> None:
+    matrix = np.array([[4.0, 1.0], [2.0, 3.0]])
+
+    def solve(b: Any, matrix: Any = matrix) -> Any:
+        return fxgrad.lax.while_loop(lambda x: np.linalg.norm(matrix @ x - b) >= 1e-12 * np.linalg.norm(b),
+                              lambda x: (b - (matrix - np.diag(np.diag(matrix))) @ x) / np.diag(matrix), np.zeros(2))
+
+    with pytest.raises(LinearityError, match="cannot transpose a while loop whose condition depends on linear values"):
+        linear_transpose(solve, np.ones(2))(np.ones(2))
+
+    def by_rule(b: Any) -> Any:
+        return fxgrad.lax.custom_linear_solve(lambda x: matrix @ x, b, lambda _, b: solve(b),
+                                              lambda _, b: solve(b, matrix.T))
+
+    np.testing.assert_allclose(linear_transpose(by_rule, np.ones(2))(np.ones(2))[0],
+                               np.linalg.solve(matrix.T, np.ones(2)), rtol=1e-10)
+
+
 def test_linear_transpose() -> None:
     matrix = np.arange(6.0).reshape(2, 3)
     transposed = linear_transpose(lambda x: matrix @ x, fxgrad.ShapeDtypeStruct((3,), np.float64))
