@@ -394,3 +394,27 @@ def test_nothing_warns_on_the_way() -> None:
         warnings.simplefilter("error")
         for _ in range(4):
             assert np.isinf(slope(np.zeros(3))).all()
+
+
+@pytest.mark.parametrize("function", [
+    lambda y: np.sum(y * 2), np.sum, lambda y: np.sum(y) * 0, lambda y: y[0], lambda y: np.sum(y) ** 2,
+    lambda y: np.mean(y) * np.sum(y)])
+def test_derivatives_of_strong_arguments_are_strong(function: Any) -> None:
+    """NumPy's scalars are weak by their class, and had made weak gradients, which gave way to float32."""
+    x = np.array([0.3, -0.4, 0.8])
+    seeds = 1.0, np.float64(1.0), np.asarray(1.0), 1.0
+    pullbacks = [lambda x, seed=seed: vjp(function, x)[1](seed)[0] for seed in seeds]
+    transforms = (grad, fxgrad.hessian, fxgrad.jacfwd, fxgrad.jacrev, lambda f: fxgrad.jacfwd(grad(f)),
+                  lambda f: fxgrad.jacrev(grad(f)), lambda f: fxgrad.jacfwd(fxgrad.jacfwd(f)),
+                  lambda f: lambda x: fxgrad.vmap(grad(f))(x[None]))
+    for derived in (*pullbacks, *(transform(function) for transform in transforms)):
+        for wrapped in (derived, fxgrad.jit(derived)):
+            found = wrapped(x)
+            assert not fxgrad.typeof(found).weak_type
+            assert found.dtype == np.float64
+    for seed in seeds:
+        if function is np.sum:
+            transposed = lambda x, seed=seed: linear_transpose(np.sum, x)(seed)[0]
+            assert not fxgrad.typeof(transposed(x)).weak_type
+            assert not fxgrad.typeof(fxgrad.jit(transposed)(x)).weak_type
+    assert type(vjp(function, x)[1](1.0)[0]) is np.ndarray
