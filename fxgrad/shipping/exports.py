@@ -42,6 +42,7 @@ from fxgrad.shipping.python.carried import CALLS_BACK, REASONS
 from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.text.text_parser import refuse_excess
 from fxgrad.text.text_reader import read_type
+from fxgrad.text.values import is_named_tuple
 
 FORMAT = Format("fxgrad export", 1, "export.json", "the export", "Exported.serialize",
                 "these are no bytes of an exported program")
@@ -152,6 +153,16 @@ class Exported(Report):
                     "bytes keep, which a program that was read from bytes has up to the vjp_order of those")) from error
             return FORMAT.write(header, [(EXECUTABLE, bytes(written))])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the bytes of `serialize`, for pickle: what is read has no derivatives."""
+        return deserialize, (self.serialize(), _named_tuples(self.in_tree, self.out_tree))
+
+    def __copy__(self) -> Exported:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Exported:
+        return self
+
     def table(self) -> Table:
         """Return the table of arguments and results with their types."""
         made = new_table(f"{self._signature.title or self.name}, exported for {', '.join(self.platforms)}",
@@ -197,6 +208,20 @@ def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None
     def exported(*specs: Any, **kwargs: Any) -> Exported:
         return _export_program(program_of("export", fun, specs, kwargs), wanted)
     return exported
+
+
+def _named_tuples(*structures: Any) -> list[type]:
+    """Return the classes of named tuples in trees."""
+    found: dict[type, None] = {}
+
+    def note(value: Any) -> bool:
+        if is_named_tuple(type(value)):
+            found[type(value)] = None
+        return False
+
+    for structure in structures:
+        tree.leaves(tree.unflatten(structure, range(structure.num_leaves)), is_leaf=note)
+    return [*found]
 
 
 _KNOWN = ("cpu", "cuda", "rocm", "tpu")

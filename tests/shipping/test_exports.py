@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import pickle
 import subprocess
 import sys
 import zipfile
@@ -215,6 +217,19 @@ def test_exported_programs_in_traced_functions_with_symbolic_sizes_keys_and_numb
     noise = export(lambda key, i: fxgrad.random.normal(key, (4,))[i])(fxgrad.random.key(0), 1)
     key = fxgrad.random.key(1)
     assert fxgrad.jit(noise.call)(key, 2) == noise.call(key, 2) == fxgrad.random.normal(key, (4,))[2]
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+def test_exported_programs_are_pickled_and_copied() -> None:
+    exported = export(lambda point: {"sum": Point(point.x + point.y, None)})(Point(X, symbolic_spec(3)))
+    for read in (pickle.loads(pickle.dumps(exported)), copy.deepcopy(exported), copy.copy(exported)):
+        result = read.call(Point(X, X))["sum"]
+        assert type(result) is Point
+        np.testing.assert_array_equal(result.x, 2 * X)
 
 
 ADVICE = ("Exported programs have reverse mode alone: every order where they were exported, where they are read the "

@@ -476,6 +476,10 @@ def _check_scalar(what: str, fun: Any, traced: TracedCall, holomorphic: bool) ->
         if not aval.shape and aval.dtype.kind == "f":
             return  # as nearly always
     name = function_name(fun)
+    if traced.out_tree == tree.structure(None):
+        raise ArgumentError(at_user_line(
+            f"{what} needs a function that returns one scalar, and {name} returned None. Return the scalar; a return "
+            "may be missing"))
     if traced.out_tree != LEAF:
         raise ArgumentError(at_user_line(
             f"{what} needs a function that returns one scalar, and {name} returned a container "

@@ -15,7 +15,7 @@ import pytest
 
 import fxgrad
 from fxgrad import grad, linear_transpose, value_and_grad, vjp
-from fxgrad.errors import LinearityError
+from fxgrad.errors import ArgumentError, LinearityError
 
 
 def test_scalars_arrays_and_sizes() -> None:
@@ -418,3 +418,13 @@ def test_derivatives_of_strong_arguments_are_strong(function: Any) -> None:
             assert not fxgrad.typeof(transposed(x)).weak_type
             assert not fxgrad.typeof(fxgrad.jit(transposed)(x)).weak_type
     assert type(vjp(function, x)[1](1.0)[0]) is np.ndarray
+
+
+def test_functions_without_a_return() -> None:
+    def lost(x: Any) -> None:
+        np.sum(x)
+
+    for wrapped in (grad(lost), value_and_grad(lost), fxgrad.jit(grad(lost))):
+        with pytest.raises(ArgumentError, match=r"grad needs a function that returns one scalar, and lost returned "
+                                                r"None\. Return the scalar; a return may be missing"):
+            wrapped(np.ones(3))
