@@ -256,8 +256,8 @@ def tangent_leaf(what: str, value: Any, aval: Aval, where: Callable[[], str], ki
         raise ArgumentError(at_user_line(
             f"{what}: the {kind} of {where()} is {given.strong()}, and the primal is {aval.strong()}; "
             "shape and dtype must be equal. Write t.astype(x.dtype), or np.broadcast_to(t, x.shape)"))
-    has_type = given.dtype == aval.dtype and (given.weak == aval.weak or aval.weak or not is_tracing())
-    return value if has_type else convert(value, aval.dtype)
+    is_weak_number = given.weak and not aval.weak and not given.shape and is_tracing()
+    return convert(value, aval.dtype) if given.dtype != aval.dtype or is_weak_number else value
 
 
 def gradient_leaf(value: Any, aval: Aval) -> Any:
