@@ -53,6 +53,12 @@ def conversion_hint() -> Hint | None:
     return None
 
 
+def item_hint() -> Hint | None:
+    """Return the hint for running user code that indexes an array; None for other code."""
+    running = running_code()
+    return _item_hint(running, running.expression) if isinstance(running.expression, ast.Subscript) else None
+
+
 _hinted = Cache("lines with a hint how to print values", 1024)
 
 

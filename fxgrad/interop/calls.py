@@ -33,6 +33,17 @@ from fxgrad.interop.importing import ImportedProgram, aval_of_jax, import_with_c
 from fxgrad.interop.manual import example_value, trace_in_mesh
 from fxgrad.interop.settings import Settings
 
+_OF_EXPORTED_PROGRAMS = ("call_exported", "No VJP is available")
+"""Words of jax's errors for the rules that exported programs lack."""
+
+
+def _advice(reason: str) -> str:
+    if any(words in reason for words in _OF_EXPORTED_PROGRAMS):
+        return ("Exported programs have reverse mode alone: every order where they were exported, where they are read "
+                "the vjp_order of serialize. Export grad(f), hessian(f) or vmap(f), or call them on each row with "
+                "fxgrad.lax.map")
+    return "Give the function that calls it a rule, with fxgrad.custom_vjp or custom_jvp, or with those of jax"
+
 
 class JaxCall:
     """An equation of jax's, compared by value: equal if primitive, types, parameters and settings are equal.
@@ -218,10 +229,10 @@ class JaxCall:
             if isinstance(error, FxgradError):
                 raise
             what = key[0] if isinstance(key[0], str) else key[0][0]
+            reason = str(error).split(chr(10))[0].rstrip('.')
             raise UnsupportedError(at_user_line(
-                f"{self.name} is computed by jax, which has no rule for what is asked of it ({what}): "
-                f"{str(error).split(chr(10))[0].rstrip('.')}. Give the function that calls it a rule, with "
-                "fxgrad.custom_vjp or custom_jvp, or with those of jax")) from None
+                f"{self.name} is computed by jax, which has no rule for what is asked of it ({what}): {reason}. "
+                f"{_advice(reason)}")) from None
         except jax.errors.UnexpectedTracerError:
             raise UnsupportedError(at_user_line(
                 f"a rule of {self.name}, an imported function of jax's, uses a traced array that is no argument of "

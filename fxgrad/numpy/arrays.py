@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import jax
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.arrays import ARRAYS, Array, WeakArray, as_strong_scalar, make_weak
+from fxgrad.engine.core.arrays import ARRAYS, Array, WeakArray, as_strong_scalar, freeze_result, make_weak
 from fxgrad.engine.executors.silence import silence_warnings
 from fxgrad.engine.frontend.operands import operand
 from fxgrad.engine.frontend.protocol import function_of
@@ -20,7 +21,7 @@ from fxgrad.engine.frontend.value_calls import replay_on_values
 from fxgrad.engine.ops.conversion import converted
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import MutationError
+from fxgrad.errors import DTypeError, MutationError, UnsupportedError
 from fxgrad.numpy import indexing
 from fxgrad.numpy.inspection import DEVICE
 from fxgrad.numpy.methods import BINARY, COMPARISONS, METHODS, SYMBOLS, UNARY
@@ -115,10 +116,9 @@ def _promote_operands(function: Function, own: Function, self: Any, other: Any, 
         makes_objects = self.dtype in _DTYPES and not isinstance(other, np.ndarray) and \
             isinstance(result, np.ndarray) and result.dtype == object
         return NotImplemented if makes_objects else result
-    result = function(self, other)
     if not (self.flags.writeable or (isinstance(other, np.ndarray) and other.flags.writeable)):
-        return result
-    return _writable(result)
+        return function(self, other)
+    return _writable(function(self, other))
 
 
 def _array_wrap(self: Array, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
@@ -131,7 +131,10 @@ def _array_wrap(self: Array, array: Any, context: Any = None, return_scalar: boo
         function = function_of(ufunc)
         if function is not None and len(operands) == ufunc.nin and any(
                 isinstance(operand, np.generic) and operand.dtype in _DTYPES for operand in operands):
-            result = function(*operands)
+            try:
+                result = function(*operands)
+            except DTypeError as error:  # a TypeError, for which NumPy would call this again without the context
+                raise UnsupportedError(str(error)) from error
             return result[place] if type(result) is tuple else result
     return _own_wrap(self, array, context, return_scalar)
 
@@ -214,10 +217,29 @@ def _computed(name: str) -> Function:
 
 
 def _writable(result: Any) -> Any:
-    """Return copies of arrays, which can be written to; other results unchanged."""
+    """Return arrays that can be written to: a result that nobody else holds, or a copy; other results unchanged."""
     if type(result) is tuple:
         return tuple([_writable(each) for each in result])
-    return result.copy() if type(result) is Array else result
+    if type(result) is not Array:
+        return result
+    if result.nbytes >= _LARGE and (sys.getrefcount(result), sys.getrefcount(result.base)) == _HELD_ONCE and (
+            type(result.base) is np.ndarray and result.base.base is None and result.base.nbytes == result.nbytes):
+        result.base.setflags(write=True)
+        result.setflags(write=True)
+        return result
+    return result.copy()
+
+
+_LARGE = 1 << 14
+"""Bytes from which on a copy takes longer than the test whether it is needed."""
+
+
+def _references(result: Any) -> tuple[int, int]:
+    return sys.getrefcount(result), sys.getrefcount(result.base)
+
+
+_HELD_ONCE = _references(freeze_result(np.ones(1)))
+"""The references to a result, and to the array of NumPy's that owns its memory, which nobody else has."""
 
 
 def _with_strong_result(name: str) -> Function:

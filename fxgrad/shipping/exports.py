@@ -29,16 +29,20 @@ from fxgrad.extend import (
     argument_aval,
     at_user_line,
     hide_frames,
+    inner_first,
     user_location,
 )
 from fxgrad.extend.sizes import argument_names, size_names, solve_sizes, types_at
 from fxgrad.extend.tracing import program_of
+from fxgrad.interop import from_jax
 from fxgrad.interop.flat import at_jax_sizes, emit, keys_to_jax, like_arguments, needs_x64, x64
 from fxgrad.interop.manual import struct_for_jax
 from fxgrad.shipping.archives import Archive, Format, signature_from_json, signature_to_json
+from fxgrad.shipping.python.carried import CALLS_BACK, REASONS
 from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.text.text_parser import refuse_excess
 from fxgrad.text.text_reader import read_type
+from fxgrad.text.values import is_named_tuple
 
 FORMAT = Format("fxgrad export", 1, "export.json", "the export", "Exported.serialize",
                 "these are no bytes of an exported program")
@@ -70,6 +74,7 @@ class Exported(Report):
         self.in_tree, self.out_tree = signature.in_tree, signature.out_tree
         self._signature, self._exported, self._wide = signature, exported, wide
         self._compiled = jax.jit(exported.call)  # which keeps one executable for each size
+        self._imported = from_jax(exported.call)
 
     @property
     def platforms(self) -> tuple[str, ...]:
@@ -90,8 +95,10 @@ class Exported(Report):
         """Run the program on containers like those it was exported with, on arrays of NumPy or jax.
 
         Results are as those of `fxgrad.jit`: dtypes are kept, and those of 64 bits are returned as NumPy arrays unless
-        an argument is a jax array. Raises `ArgumentError` for other types, for sizes that do not agree, and for traced
-        arrays: exported programs have no derivatives and no batches.
+        an argument is a jax array. Within traced functions the call is one operation of jax's (`from_jax`), with
+        reverse mode, to the `vjp_order` of `serialize` if it was read from bytes; without forward mode and batches.
+        Raises `ArgumentError` for other types and for sizes that do not agree, `UnsupportedError` for those
+        derivatives and batches.
         """
         leaves, structure = tree.flatten((args, kwargs))
         if structure != self.in_tree:
@@ -99,10 +106,6 @@ class Exported(Report):
             raise ArgumentError(expected.message(
                 f"the exported program {self.name} was called with other arguments than it was exported for", "export",
                 args, kwargs))
-        if any(type(leaf) is Tracer for leaf in leaves):
-            raise ArgumentError(at_user_line(
-                f"the exported program {self.name} was called within a function that fxgrad traces, and it has no "
-                "derivatives and no batches. Export grad(f) or vmap(f), or call it outside of transformations"))
         here = jax_export.default_export_platform()
         if here not in self.platforms:
             raise ArgumentError(at_user_line(
@@ -114,6 +117,8 @@ class Exported(Report):
             values, self.input_names, strict=True)]
         solve_sizes(f"the exported program {self.name}", self.in_avals, came, self.input_names)
         with x64(self._wide):
+            if any(type(leaf) is Tracer for leaf in leaves):
+                return tree.unflatten(self.out_tree, self._imported(*values))
             outputs = self._compiled(*map(keys_to_jax, values))
         result = tree.unflatten(self.out_tree, outputs)
         return like_arguments(result, args, kwargs) if self._wide else result
@@ -122,12 +127,14 @@ class Exported(Report):
         """Return the types of the results for sizes by name: `exported.out_types(n=5)`."""
         return types_at(self.out_avals, sizes)
 
-    def serialize(self) -> bytes:
+    def serialize(self, vjp_order: int = 0) -> bytes:
         """Return the program as bytes, which another process reads, of the same or a later version of jax.
 
-        jax guarantees how long it can read them at https://docs.jax.dev/en/latest/export/export.html. Raises
-        `UnsupportedError` for containers that are neither dicts, lists, tuples nor named tuples, and if flatbuffers,
-        which jax writes with, is not installed (`pip install 'fxgrad[export]'`).
+        The program that is read has reverse mode to the order `vjp_order`: 1 for gradients of it, 2 for gradients of
+        these. jax guarantees how long it can read them at https://docs.jax.dev/en/latest/export/export.html. Raises
+        `ArgumentError` for a higher order than the program has, `UnsupportedError` for containers that are neither
+        dicts, lists, tuples nor named tuples, and if flatbuffers, which jax writes with, is not installed (`pip install
+        'fxgrad[export]'`).
         """
         _need_flatbuffers("Exported.serialize")
         header = {"wide": self._wide, "signature": signature_to_json(self._signature, "export"),
@@ -138,7 +145,23 @@ class Exported(Report):
                 f"Exported.serialize: jax has no form for arguments and results of {', '.join(sorted(unwritten))}. "
                 "Convert them, for example x.astype('int8')"))
         with x64(self._wide):
-            return FORMAT.write(header, [(EXECUTABLE, bytes(self._exported.serialize()))])
+            try:
+                written = self._exported.serialize(vjp_order=vjp_order)
+            except (TypeError, ValueError) as error:
+                raise ArgumentError(at_user_line(
+                    f"Exported.serialize: vjp_order={vjp_order!r}; the number of gradients is needed that "
+                    "bytes keep, which a program that was read from bytes has up to the vjp_order of those")) from error
+            return FORMAT.write(header, [(EXECUTABLE, bytes(written))])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the bytes of `serialize`, for pickle: what is read has no derivatives."""
+        return deserialize, (self.serialize(), _named_tuples(self.in_tree, self.out_tree))
+
+    def __copy__(self) -> Exported:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Exported:
+        return self
 
     def table(self) -> Table:
         """Return the table of arguments and results with their types."""
@@ -187,6 +210,20 @@ def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None
     return exported
 
 
+def _named_tuples(*structures: Any) -> list[type]:
+    """Return the classes of named tuples in trees."""
+    found: dict[type, None] = {}
+
+    def note(value: Any) -> bool:
+        if is_named_tuple(type(value)):
+            found[type(value)] = None
+        return False
+
+    for structure in structures:
+        tree.leaves(tree.unflatten(structure, range(structure.num_leaves)), is_leaf=note)
+    return [*found]
+
+
 _KNOWN = ("cpu", "cuda", "rocm", "tpu")
 
 
@@ -213,20 +250,27 @@ def _export_program(program: Program, platforms: tuple[str, ...] | None) -> Expo
         except FxgradError:
             raise
         except Exception as error:
-            raise _export_error(signature.name, error) from error
+            raise _export_error(program, signature.name, error) from error
     return Exported(signature, [var.aval for var in explicit], program.out_avals, made, wide)
 
 
-def _export_error(name: str, error: Exception) -> UnsupportedError:
+def _export_error(program: Program, name: str, error: Exception) -> UnsupportedError:
     """Return jax's error as ours, with the user's line of the operation."""
+    calling = next((equation for each in inner_first(program) for equation in each.equations
+                    if REASONS.get(getattr(equation.primitive.numpy, "__module__", "")) == CALLS_BACK), None)
+    if calling is not None:
+        line = "" if calling.source is None else f"\n  at {calling.source.place}"
+        return UnsupportedError(
+            f"export: {calling.primitive} {CALLS_BACK}, which exported programs cannot. Leave checks, callbacks and "
+            f"debug.print out of the function: export f in place of checked(f){line}")
     # jax chains the error to one at the place of tracing.
     place = user_location(error) or (error.__cause__ and user_location(error.__cause__))
     where = "" if place is None else f"\n  at {place}"
     first = str(error).strip().split("\n", maxsplit=1)[0]
     return UnsupportedError(
         f"export: jax cannot export an operation of {name} as it is: {type(error).__name__}: {first} Where a size is "
-        "needed as a number, export for one (fxgrad.symbolic_spec(4, 3)); what calls back into Python has no "
-        f"export{where}")
+        "needed as a number, export for one (fxgrad.symbolic_spec(4, 3)); functions of jax's that call back into "
+        f"Python have no export{where}")
 
 
 def _need_flatbuffers(what: str) -> None:

@@ -86,12 +86,12 @@ class _JsonWriter:
         return {
             "primitive": equation.primitive.name,
             "inputs": [_atom_json(names, atom) for atom in equation.inputs],
-            "params": {key: self._value(value, f"the parameter {key} of {equation.primitive}")
+            "params": {key: self._value(value, key, equation)
                        for key, value in order_parameters(equation.primitive, params).items()},
             "outputs": [[names[var], repr(var.aval)] for var in equation.outputs],
         }
 
-    def _value(self, value: Any, where: str) -> Any:
+    def _value(self, value: Any, key: str, equation: Equation) -> Any:
         kind = type(value)
         if value is None or kind in (bool, int, str):
             return value
@@ -112,13 +112,18 @@ class _JsonWriter:
         if kind is SymbolicDim:
             return {"size": str(value)}
         if kind in (tuple, list):
-            items = [self._value(item, where) for item in value]
+            items = [self._value(item, key, equation) for item in value]
             return {"tuple": items} if kind is tuple else items
         if is_named_tuple(kind):
             fields = zip(value._fields, value, strict=True)
-            return {"class": kind.__name__, "fields": {name: self._value(item, where) for name, item in fields}}
-        raise UnsupportedError(f"to_json: {where} is a Python object ({opaque_name(value)}), which JSON does not "
-                               "hold; numbers, strings, dtypes, types, programs, and tuples of them have a form")
+            return {"class": kind.__name__, "fields": {name: self._value(item, key, equation) for name, item in fields}}
+        source = equation.source
+        line = "" if source is None else f"\n  at {self._sources.comment(source)} (in {source.code.co_name})"
+        raise UnsupportedError(
+            f"to_json: the parameter {key} of {equation.primitive} is a Python object ({opaque_name(value)}), which "
+            "JSON does not hold; numbers, strings, dtypes, types, programs, and tuples of them have a form. Leave the "
+            "operation out of the function (save f in place of checked(f), and call checked(load(file))), or write "
+            f"pickle.dumps(program), which holds every object that pickle takes{line}")
 
 
 def _atom_json(names: dict[Variable, str], atom: Atom) -> Any:

@@ -196,7 +196,7 @@ def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
         return known
     names: dict[Variable, Name] = {}
     sources.names[id(program)] = names
-    names |= {var: Name(text, var) for var, text in {**_tags(program), **(NAMES.of(program) or {})}.items()}
+    names |= {var: Name(text, var) for var, text in {**tags_of(program), **(NAMES.of(program) or {})}.items()}
     if program.signature is not None:
         for var, text in zip(program.inputs[program.captured:], program.signature.input_names, strict=False):
             names.setdefault(var, Name(text, var))
@@ -230,7 +230,7 @@ def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
     return names
 
 
-def _tags(program: Program) -> dict[Variable, str]:
+def tags_of(program: Program) -> dict[Variable, str]:
     """Return the names that the user's code gives to variables by `fxgrad.tag`."""
     tags: dict[Variable, str] = {}
     recorded: Program | None = program

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -390,3 +391,41 @@ def test_results_are_captured_without_a_copy() -> None:
     copied = fxgrad.make_program(lambda x: x * fnp.asarray(mine))(1.0)
     mine[0] = 7.0
     np.testing.assert_array_equal(copied(2.0), [2.0, 2.0, 2.0])
+
+
+LARGE = np.cos(np.arange(12_000.0)).reshape(3, 4000)
+METHODS_THAT_COMPUTE = {
+    "argsort": (), "choose": ([LARGE, LARGE],), "clip": (-1, 1), "cumprod": (), "cumsum": (), "dot": (np.eye(4000),),
+    "max": (0,), "nonzero": (), "round": (1,), "sum": (0,), "trace": (), "searchsorted": (np.arange(4000.0),)}
+
+
+@pytest.mark.parametrize("name", METHODS_THAT_COMPUTE)
+def test_results_of_methods_can_be_written_to_and_alias_nothing(name: str) -> None:
+    values = np.zeros((3, 4000), int) if name == "choose" else np.sort(LARGE[0]) if name == "searchsorted" else LARGE
+    array, args = fnp.asarray(values), METHODS_THAT_COMPUTE[name]
+    expected = getattr(values, name)(*args)
+    for _ in range(3):
+        found = getattr(array, name)(*args)
+        for one, wanted in zip(found if type(found) is tuple else [found],
+                               expected if type(expected) is tuple else [expected], strict=True):
+            np.testing.assert_allclose(one, wanted)
+            assert one.flags.writeable or not one.shape
+            assert not any(np.shares_memory(one, each) for each in (array, values, *args) if isinstance(
+                each, np.ndarray))
+            if one.shape:
+                one[...] = 7
+        np.testing.assert_array_equal(array, values)
+
+
+def test_large_results_of_methods_are_not_copied_if_nobody_else_has_them() -> None:
+    array = fnp.asarray(np.ones(1_000_000))
+    array.cumsum()
+    tracemalloc.start()
+    result = array.cumsum()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1.5 * result.nbytes
+    integers = fnp.asarray(np.arange(5000))
+    rounded = integers.round()
+    rounded[0] = 5
+    assert integers[0] == 0

@@ -14,7 +14,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import image, lax, nn, scipy
-from fxgrad.errors import ConcretizationError, DTypeError, MutationError
+from fxgrad.errors import ConcretizationError, DTypeError, MutationError, UnsupportedError
 from tests.support.ids import name_of
 
 _MASK = np.array([True, False, True])
@@ -278,6 +278,27 @@ def test_numpys_scalars_on_the_left_of_arrays_promote_as_traced_ones() -> None:
                     str(fxgrad.typeof(leaf)) for leaf in traced]
             quotient, rest = divmod(number, array + 1)
             np.testing.assert_allclose(quotient * (array + 1) + rest, np.full(3, 7.0), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+def test_numpys_scalars_on_the_left_of_small_floats_are_refused_like_those_on_the_right() -> None:
+    """NumPy swallowed the refusal, warned of a deprecation and returned float32."""
+    small = fnp.asarray(np.ones(3, ml_dtypes.float8_e4m3fn))
+    message = re.escape("float32 and float8_e4m3fn do not promote: floats of 8 bits and less promote with integers "
+                        "and Python's floats alone")
+    for call in (lambda a: np.float32(2) * a, lambda a: np.maximum(np.float32(2), a)):
+        with pytest.raises(UnsupportedError, match=message):
+            call(small)
+        with pytest.raises(DTypeError, match=message):
+            fxgrad.jit(call)(small)
+
+
+def test_comparisons_with_float64_scalars_on_the_left_are_of_64_bits() -> None:
+    """NumPy passes its scalar on as an array of shape ()."""
+    x = fnp.asarray(np.float32([0.1]))
+    for wrap in (lambda f: f, fxgrad.jit):
+        assert wrap(lambda x: np.float64(0.1) < x)(x)
+        assert not wrap(lambda x: x > np.float64(0.1))(x)
 
 
 def test_numbers_taken_from_arrays_are_strong() -> None:

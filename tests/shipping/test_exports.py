@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import pickle
 import subprocess
 import sys
 import zipfile
@@ -175,9 +177,79 @@ def test_arguments_that_do_not_fit() -> None:
         f"{name} takes f64[n,3] as x, got f32[2,3]. Trace it again for other types, or convert with x.astype(...)")
     assert refusal(lambda: exported.call(np.ones((2, 3)))) == (
         f"{name} was called with other arguments than it was exported for:\n    y: f64[n] is missing")
-    assert refusal(lambda: fxgrad.grad(lambda x: np.sum(exported.call(x, np.ones(2))))(np.ones((2, 3)))) == (
-        f"{name} was called within a function that fxgrad traces, and it has no derivatives and no batches. Export "
-        "grad(f) or vmap(f), or call it outside of transformations")
+    assert refusal(lambda: fxgrad.jit(lambda x: exported.call(x, np.ones(2)))(np.ones((2, 4)))) == (
+        f"{name} takes f64[n,3] as x, got f64[2,4]: that axis has the size 3 whatever the named sizes are. Trace it "
+        "again for other types")
+
+
+def sine(x: Any) -> Any:
+    return np.sum(np.sin(x) * 2)
+
+
+X = np.arange(3.0)
+
+
+@pytest.mark.parametrize("read", [lambda exported: exported,
+                                  lambda exported: export.deserialize(exported.serialize(vjp_order=2))])
+def test_exported_programs_in_traced_functions(read: Any) -> None:
+    call = read(export(sine)(X)).call
+
+    def looped(f: Any) -> Any:
+        return lambda x: lax.fori_loop(0, 3, lambda _, c: c + x * f(c), x)
+
+    for transformed in (fxgrad.jit, fxgrad.grad, lambda f: fxgrad.jit(fxgrad.grad(lambda x: f(x) ** 2)), looped,
+                        lambda f: fxgrad.grad(lambda x: np.sum(fxgrad.grad(f)(x) * x)),
+                        lambda f: lambda x: lax.map(lambda k: f(x * k), X),
+                        lambda f: fxgrad.jit(lambda x: fxgrad.cond(x[1] > 0, f, lambda _: 0.0, x))):
+        found, expected = transformed(call)(X), transformed(sine)(X)
+        np.testing.assert_allclose(found, expected, rtol=1e-14)
+        assert found.dtype == expected.dtype
+
+
+def test_exported_programs_in_traced_functions_with_symbolic_sizes_keys_and_numbers() -> None:
+    scaled = export(lambda x, d: {"a": x * d["k"], "k": d["k"]})(symbolic_spec("n", 3, dtype="float32"), {"k": 1.0})
+    for count in (2, 5):
+        x = np.ones((count, 3), "float32")
+        result = fxgrad.jit(lambda x, k: scaled.call(x, {"k": k}))(x, 3.0)
+        assert result["a"].dtype == np.float32
+        agree(result, {"a": 3.0 * x, "k": np.float64(3.0)})
+        agree(fxgrad.grad(lambda k, x: np.sum(scaled.call(x, {"k": k})["a"]))(3.0, x), np.float64(3.0 * count))
+    noise = export(lambda key, i: fxgrad.random.normal(key, (4,))[i])(fxgrad.random.key(0), 1)
+    key = fxgrad.random.key(1)
+    assert fxgrad.jit(noise.call)(key, 2) == noise.call(key, 2) == fxgrad.random.normal(key, (4,))[2]
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+def test_exported_programs_are_pickled_and_copied() -> None:
+    exported = export(lambda point: {"sum": Point(point.x + point.y, None)})(Point(X, symbolic_spec(3)))
+    for read in (pickle.loads(pickle.dumps(exported)), copy.deepcopy(exported), copy.copy(exported)):
+        result = read.call(Point(X, X))["sum"]
+        assert type(result) is Point
+        np.testing.assert_array_equal(result.x, 2 * X)
+
+
+ADVICE = ("Exported programs have reverse mode alone: every order where they were exported, where they are read the "
+          "vjp_order of serialize. Export grad(f), hessian(f) or vmap(f), or call them on each row with fxgrad.lax.map")
+
+
+def test_derivatives_and_batches_that_exported_programs_lack() -> None:
+    here = export(sine)(X)
+    read = export.deserialize(here.serialize())
+    assert refusal(lambda: fxgrad.vmap(here.call)(np.ones((2, 3)))) == (
+        "call_exported is computed by jax, which has no rule for what is asked of it (batch): Batching rule for "
+        f"'call_exported' not implemented. {ADVICE}")
+    assert refusal(lambda: fxgrad.grad(read.call)(X)) == (
+        "f_flat is computed by jax, which has no rule for what is asked of it (pull back): No VJP is available. "
+        f"{ADVICE}")
+    assert ADVICE in refusal(lambda: fxgrad.jvp(here.call, (X,), (X,)))
+    for order in ("1", 1):
+        assert refusal(lambda: read.serialize(vjp_order=order)) == (  # noqa: B023
+            f"Exported.serialize: vjp_order={order!r}; the number of gradients is needed that bytes keep, which a "
+            "program that was read from bytes has up to the vjp_order of those")
 
 
 @pytest.mark.slow
@@ -190,14 +262,24 @@ def test_what_jax_cannot_export_names_the_line() -> None:
     message = str(caught.value)
     assert message.startswith("export: jax cannot export an operation of transformed as it is: NotImplementedError: ")
     assert message.endswith(
-        "Where a size is needed as a number, export for one (fxgrad.symbolic_spec(4, 3)); what calls back into Python "
-        f"has no export\n  at test_exports.py:{transformed.__code__.co_firstlineno + 1} (in transformed)")
+        "Where a size is needed as a number, export for one (fxgrad.symbolic_spec(4, 3)); functions of jax's that call "
+        "back into Python have no export\n  at test_exports.py:"
+        f"{transformed.__code__.co_firstlineno + 1} (in transformed)")
 
     def looked(x: Any) -> Any:
         return fxgrad.pure_callback(lambda x: x, x, x)
 
-    with pytest.raises(FxgradError, match="export: jax cannot export an operation of looked as it is"):
-        export(looked)(symbolic_spec(3))
+    def checking(x: Any) -> Any:
+        fxgrad.check(x > 0, "no")
+        return x
+
+    for function, name in ((looked, "pure_callback"), (checking, "check"), (fxgrad.checked(checking), "check"),
+                           (lambda x: lax.fori_loop(0, 2, lambda _, x: looked(x), x), "pure_callback")):
+        start = f"export: {name} calls a function of Python's back, which exported programs cannot. Leave checks, "
+        with pytest.raises(FxgradError) as caught:
+            export(function)(symbolic_spec(3))
+        assert str(caught.value).startswith(start + (
+            "callbacks and debug.print out of the function: export f in place of checked(f)\n  at test_exports.py:"))
 
 
 def rewritten(change: Callable[[dict[str, bytes]], None]) -> bytes:

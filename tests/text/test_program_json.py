@@ -79,7 +79,9 @@ def test_objects_have_no_form() -> None:
         to_json(with_value(np.sin))
     assert str(caught.value) == (
         "to_json: the parameter value of keep is a Python object (sin), which JSON does not hold; numbers, strings, "
-        "dtypes, types, programs, and tuples of them have a form")
+        "dtypes, types, programs, and tuples of them have a form. Leave the operation out of the function (save f in "
+        "place of checked(f), and call checked(load(file))), or write pickle.dumps(program), which holds every object "
+        "that pickle takes")
 
 
 def test_bytes_are_in_one_order() -> None:

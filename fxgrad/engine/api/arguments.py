@@ -13,6 +13,7 @@ from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, array_aval
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, leaf_aval, nth_name, transformation
 from fxgrad.engine.ops.structural import convert
+from fxgrad.engine.tracing.trace import is_tracing
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -245,7 +246,8 @@ def tangent_leaf(what: str, value: Any, aval: Aval, where: Callable[[], str], ki
         return Zero(aval)
     loses_a_part = isinstance(value, complex | np.complexfloating) and not dtypes.is_complex(aval.dtype)
     if type(value) in PYTHON_SCALARS and not aval.shape and not loses_a_part:
-        return np.asarray(value, aval.dtype)[()]
+        number = np.asarray(value, aval.dtype)
+        return number[()] if aval.weak or not is_tracing() else number  # a tape would take NumPy's scalar as weak
     given = check_leaf(value, what, where)
     gives_way = (given.weak and not loses_a_part) or (
         aval.weak and dtypes.is_inexact(given.dtype)
@@ -254,7 +256,8 @@ def tangent_leaf(what: str, value: Any, aval: Aval, where: Callable[[], str], ki
         raise ArgumentError(at_user_line(
             f"{what}: the {kind} of {where()} is {given.strong()}, and the primal is {aval.strong()}; "
             "shape and dtype must be equal. Write t.astype(x.dtype), or np.broadcast_to(t, x.shape)"))
-    return convert(value, aval.dtype) if given.dtype != aval.dtype else value
+    is_weak_number = given.weak and not aval.weak and not given.shape and is_tracing()
+    return convert(value, aval.dtype) if given.dtype != aval.dtype or is_weak_number else value
 
 
 def gradient_leaf(value: Any, aval: Aval) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -73,7 +74,7 @@ class Pullback:
         """Return the cotangents of the primals; raise `TreeError` or `ArgumentError` unless the cotangent fits."""
         given = self._form.cotangents(cotangent)
         half = self._half
-        reaching = [value for value, reached in zip(given, half.nonzero_outputs, strict=True) if reached]
+        reaching = [*itertools.compress(given, half.nonzero_outputs)]
 
         def build(*values: Any) -> tuple[list[Any], None]:
             residuals, cotangents = values[:half.linear.captured], iter(values[half.linear.captured:])
@@ -82,10 +83,14 @@ class Pullback:
             return [cotangent_of(aval, result, outputs) for aval, result in zip(
                 avals, pull_back(half, residuals, arriving), strict=True)], None
 
-        present = [value for value in reaching if type(value) is not Zero]
-        inputs = [*self._residuals, *present]
+        inputs = [*self._residuals, *(value for value in reaching if type(value) is not Zero)]
+        declared = [*half.linear.in_avals[:half.linear.captured], *(aval for aval, value in zip(itertools.compress(
+            self._form.out_avals, half.nonzero_outputs), reaching, strict=True) if type(value) is not Zero)]
+        # The result is kept for all cotangents, and NumPy's scalars seem weak.
+        avals = [aval_of(value) if aval.weak else aval_of(value).strong()
+                 for value, aval in zip(inputs, declared, strict=True)]
         key = ("pullback", tuple(type(value) is Zero for value in reaching))
-        derived = derive(half.linear, key, build, [aval_of(value) for value in inputs])
+        derived = derive(half.linear, key, build, avals)
         gradients = self._form.gradients(without_literals(derived(inputs)))
         note_result(gradients)
         return gradients

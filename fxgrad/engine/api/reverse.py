@@ -33,8 +33,9 @@ from fxgrad.engine.api.pullbacks import LongPullback, Pullback, PullbackSpec
 from fxgrad.engine.core import backends
 from fxgrad.engine.core.arrays import as_numpy
 from fxgrad.engine.core.avals import Aval, without_literals
-from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.program import Equation, Program, inner_first
 from fxgrad.engine.core.program_properties import calls_user_code
+from fxgrad.engine.core.regions import dependent_within
 from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.derivation.guards import memoize_guarded
 from fxgrad.engine.executors import direct
@@ -476,6 +477,10 @@ def _check_scalar(what: str, fun: Any, traced: TracedCall, holomorphic: bool) ->
         if not aval.shape and aval.dtype.kind == "f":
             return  # as nearly always
     name = function_name(fun)
+    if traced.out_tree == tree.structure(None):
+        raise ArgumentError(at_user_line(
+            f"{what} needs a function that returns one scalar, and {name} returned None. Return the scalar; a return "
+            "may be missing"))
     if traced.out_tree != LEAF:
         raise ArgumentError(at_user_line(
             f"{what} needs a function that returns one scalar, and {name} returned a container "
@@ -582,7 +587,7 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any) -> Callable[[Any], 
 def _refuse_affine(fun: Any, traced: TracedCall) -> None:
     """Raise `LinearityError` if the function adds a constant, shown by its value at zero if that can be computed."""
     program = traced.program
-    if is_tracing():
+    if is_tracing() or _depends_in_condition(program, traced.wrt()):
         return
     at_zero = apply_program(program, traced.inputs(*(
         np.zeros(var.aval.shape, var.aval.dtype) for var in program.inputs[program.captured:])))
@@ -591,3 +596,18 @@ def _refuse_affine(fun: Any, traced: TracedCall) -> None:
             raise LinearityError(at_user_line(
                 f"linear_transpose: {function_name(fun)} is not linear: it is not zero at zero. Leave out what it "
                 "adds, or use vjp, which linearizes first"))
+
+
+def _depends_in_condition(program: Program, marks: Sequence[bool]) -> bool:
+    """Return whether the condition of a while loop depends on marked inputs, so that the loop may not end at zero."""
+    asked = {id(equation) for each in inner_first(program) for holder in each.equations for region in holder.regions
+             if region.role == "condition" for inner in inner_first(region.program) for equation in inner.equations}
+    found: list[Equation] = []
+
+    def visit(equation: Equation) -> None:
+        if id(equation) in asked:
+            found.append(equation)
+
+    if asked:
+        dependent_within(program, marks, visit)
+    return bool(found)

@@ -28,7 +28,10 @@ def is_record(value: Any) -> bool:
 
 
 def _is_leaf(value: Any) -> bool:
-    structure: Any = tree.structure(value)
+    try:
+        structure: Any = tree.structure(value)
+    except Exception:  # noqa: BLE001  (a registered class flattens attributes that its __init__ has yet to set)
+        return False
     return bool(structure == _LEAF)
 
 

@@ -168,8 +168,9 @@ def _dependent_outputs_of(equation: Equation, operands: Sequence[bool], visit: C
     linked = {link.place for region in equation.regions for link in region.inputs}
     if not equation.regions or any(marked and place not in linked for place, marked in enumerate(operands)):
         return everything
-    found = [False] * len(equation.outputs)
-    for region in equation.regions:
+    found, operands = [False] * len(equation.outputs), [*operands]
+    # Bodies first: their carries are also those of the condition.
+    for region in sorted(equation.regions, key=lambda region: not any(link.how == "carry" for link in region.outputs)):
         carried = [index for index, link in enumerate(region.inputs) if link.how == "carry"]
         after = [index for index, link in enumerate(region.outputs) if link.how == "carry"]
 
@@ -177,7 +178,10 @@ def _dependent_outputs_of(equation: Equation, operands: Sequence[bool], visit: C
             reached = dependent_within(region.program, marks, visit)
             return [atom in reached for atom in region.program.outputs]
 
+        if region.role == "condition":
+            carried = []
         if carried and len(after) != len(carried):
+            outputs_of([True] * len(region.inputs))
             return everything  # carried inside, as the states that a sweep recomputes
 
         def step(marks: Sequence[bool], carried: list[int] = carried, after: list[int] = after) -> list[bool]:
@@ -191,6 +195,8 @@ def _dependent_outputs_of(equation: Equation, operands: Sequence[bool], visit: C
         made = outputs_of(marks)
         for index, place in zip(carried, after, strict=True):
             made[place] = marks[index]  # a loop may end before its first step
+            if region.inputs[index].place >= 0:
+                operands[region.inputs[index].place] = marks[index]
         for link, marked in zip(region.outputs, made, strict=True):
             if marked and link.place < 0:
                 return everything  # a condition decides how often a loop runs

@@ -50,6 +50,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     is_made_weak = "weak" in params and params["weak"]
     of_arrays, of_jax, has_weak = not args, False, is_made_weak
     below_byte = False  # whether an operand has a dtype that NumPy cannot compute with
+    has_strong = False  # whether an operand is a strong literal, which NumPy's scalars do not show
     is_settled = False  # whether an operand is a strong float array: then a single output is strong, too
     for arg in args:
         kind = type(arg)
@@ -66,7 +67,10 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
             has_weak = True
             of_arrays = of_arrays or kind is WeakArray
         elif kind is Literal:
-            has_weak = has_weak or arg.aval.weak
+            if arg.aval.weak:
+                has_weak = True
+            else:
+                has_strong = True
         elif kind not in FREQUENT:
             of_jax = of_jax or is_jax(arg)
             below_byte = below_byte or kind in SCALARS
@@ -76,7 +80,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     values = [*map(as_numpy, args)] if of_arrays else args
     outputs = numpy_executor.evaluate(primitive, values, params, below_byte)
     if has_weak and (not is_settled or is_made_weak or len(outputs) > 1) and (
-            of_arrays or any(type(output) not in _SCALARS for output in outputs)):
+            of_arrays or has_strong or any(type(output) not in _SCALARS for output in outputs)):
         avals = infer_types(primitive, [*map(aval_of, args)], params)
         return [make_weak(freeze_result(output, values)) if aval.weak else freeze_result(output, values) if of_arrays
                 else as_strong_scalar(output)

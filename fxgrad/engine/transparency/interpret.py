@@ -525,7 +525,9 @@ class Interpreter:
         if isinstance(value, type):
             return self._call_type(value, args, options, node)
         if not is_recorded(value) and not is_of_numbers(value):
-            raise Refusal(f"{getattr(value, '__name__', type(value).__name__)} is no function of the library", node)
+            is_ours = isinstance(value, FunctionType) and value.__module__.partition(".")[0] == "fxgrad"
+            reason = "is not interpreted" if is_ours else "is no function of the library"
+            raise Refusal(f"{getattr(value, '__name__', type(value).__name__)} {reason}", node)
         items = [*args, *options.values()]
         if any(isinstance(item, Function | Partial | Closure) for item in items):
             raise Refusal("a function is handed to the library", node)

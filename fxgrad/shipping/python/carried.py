@@ -42,9 +42,10 @@ CARRIED = ("fxgrad.engine.ops", "fxgrad.engine.dtypes")
 
 UNTOLD = ("<lambda>", "kernel", "rule", "numpy")
 """Function names that do not describe the function."""
+CALLS_BACK = "calls a function of Python's back"
 REASONS = {
-    "fxgrad.engine.frontend.callback": "calls a function of Python's back",
-    "fxgrad.engine.higher_order.checks": "calls a function of Python's back",
+    "fxgrad.engine.frontend.callback": CALLS_BACK,
+    "fxgrad.engine.higher_order.checks": CALLS_BACK,
     "fxgrad.interop.opaque": "is an operation of jax's",
     "fxgrad.engine.parallel.collective": "speaks over a mapped axis",
     "fxgrad.engine.parallel.gathers": "speaks over a mapped axis",

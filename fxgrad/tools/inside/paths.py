@@ -30,7 +30,7 @@ from fxgrad.extend import (
     region_roles,
 )
 from fxgrad.text.inlining import call_name
-from fxgrad.text.names import function_label, returned_names, wanted_names
+from fxgrad.text.names import function_label, returned_names, tags_of, wanted_names
 from fxgrad.text.sources import Sources, file_text
 from fxgrad.text.tables import Report, add_row, new_table
 
@@ -187,7 +187,7 @@ class _Listing:
                ) -> Iterator[Value]:
         names = wanted_names(program, self._sources)
         returned = {var: (name, source) for var, name, source in returned_names(program, self._sources)}
-        calls = _calls_of_containers(program)
+        calls, tags = _calls_of_containers(program), tags_of(program)
         called = CALL_NAMES.of(program)
         code = called.code if chain and called is not None else None if chain else self._code
         for var in program.inputs:
@@ -200,7 +200,7 @@ class _Listing:
             held = self._words_of_held(equation) if equation.regions else ()
             for var in equation.outputs:
                 name = names.get(var)
-                is_own = name is not None and not name.is_of_region and not _is_within(equation, calls)
+                is_own = var in tags or (name is not None and not name.is_of_region and not _is_within(equation, calls))
                 if name is not None and is_own:
                     yield self._value(var, name.text, within, chain, loops, equation.source)
                 text, source = returned.get(var, ("", None))

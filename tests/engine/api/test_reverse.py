@@ -15,7 +15,7 @@ import pytest
 
 import fxgrad
 from fxgrad import grad, linear_transpose, value_and_grad, vjp
-from fxgrad.errors import LinearityError
+from fxgrad.errors import ArgumentError, LinearityError
 
 
 def test_scalars_arrays_and_sizes() -> None:
@@ -272,6 +272,24 @@ def test_functions_that_are_not_linear_are_refused_at_any_depth(function: Any) -
         linear_transpose(function, np.array([0.3, 0.4]))(np.array([1.0, 2.0]))
 
 
+def test_linear_transpose_of_loops_that_do_not_end_at_zero() -> None:
+    matrix = np.array([[4.0, 1.0], [2.0, 3.0]])
+
+    def solve(b: Any, matrix: Any = matrix) -> Any:
+        return fxgrad.lax.while_loop(lambda x: np.linalg.norm(matrix @ x - b) >= 1e-12 * np.linalg.norm(b),
+                              lambda x: (b - (matrix - np.diag(np.diag(matrix))) @ x) / np.diag(matrix), np.zeros(2))
+
+    with pytest.raises(LinearityError, match="cannot transpose a while loop whose condition depends on linear values"):
+        linear_transpose(solve, np.ones(2))(np.ones(2))
+
+    def by_rule(b: Any) -> Any:
+        return fxgrad.lax.custom_linear_solve(lambda x: matrix @ x, b, lambda _, b: solve(b),
+                                              lambda _, b: solve(b, matrix.T))
+
+    np.testing.assert_allclose(linear_transpose(by_rule, np.ones(2))(np.ones(2))[0],
+                               np.linalg.solve(matrix.T, np.ones(2)), rtol=1e-10)
+
+
 def test_linear_transpose() -> None:
     matrix = np.arange(6.0).reshape(2, 3)
     transposed = linear_transpose(lambda x: matrix @ x, fxgrad.ShapeDtypeStruct((3,), np.float64))
@@ -376,3 +394,37 @@ def test_nothing_warns_on_the_way() -> None:
         warnings.simplefilter("error")
         for _ in range(4):
             assert np.isinf(slope(np.zeros(3))).all()
+
+
+@pytest.mark.parametrize("function", [
+    lambda y: np.sum(y * 2), np.sum, lambda y: np.sum(y) * 0, lambda y: y[0], lambda y: np.sum(y) ** 2,
+    lambda y: np.mean(y) * np.sum(y)])
+def test_derivatives_of_strong_arguments_are_strong(function: Any) -> None:
+    """NumPy's scalars are weak by their class, and had made weak gradients, which gave way to float32."""
+    x = np.array([0.3, -0.4, 0.8])
+    seeds = 1.0, np.float64(1.0), np.asarray(1.0), 1.0
+    pullbacks = [lambda x, seed=seed: vjp(function, x)[1](seed)[0] for seed in seeds]
+    transforms = (grad, fxgrad.hessian, fxgrad.jacfwd, fxgrad.jacrev, lambda f: fxgrad.jacfwd(grad(f)),
+                  lambda f: fxgrad.jacrev(grad(f)), lambda f: fxgrad.jacfwd(fxgrad.jacfwd(f)),
+                  lambda f: lambda x: fxgrad.vmap(grad(f))(x[None]))
+    for derived in (*pullbacks, *(transform(function) for transform in transforms)):
+        for wrapped in (derived, fxgrad.jit(derived)):
+            found = wrapped(x)
+            assert not fxgrad.typeof(found).weak_type
+            assert found.dtype == np.float64
+    for seed in seeds:
+        if function is np.sum:
+            transposed = lambda x, seed=seed: linear_transpose(np.sum, x)(seed)[0]
+            assert not fxgrad.typeof(transposed(x)).weak_type
+            assert not fxgrad.typeof(fxgrad.jit(transposed)(x)).weak_type
+    assert type(vjp(function, x)[1](1.0)[0]) is np.ndarray
+
+
+def test_functions_without_a_return() -> None:
+    def lost(x: Any) -> None:
+        np.sum(x)
+
+    for wrapped in (grad(lost), value_and_grad(lost), fxgrad.jit(grad(lost))):
+        with pytest.raises(ArgumentError, match=r"grad needs a function that returns one scalar, and lost returned "
+                                                r"None\. Return the scalar; a return may be missing"):
+            wrapped(np.ones(3))

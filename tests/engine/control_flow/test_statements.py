@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -457,3 +460,43 @@ def test_objects_that_are_called():
     converted = fxgrad.python_control_flow(model)
     function = fxgrad.jit(fxgrad.value_and_grad(lambda x: converted(x)))
     assert [tuple(map(float, function(x))) for x in (2.0, -1.0)] == [(6.0, 3.0), (1.0, -1.0)]
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["position", "speed"], meta_fields=["steps"])
+@dataclasses.dataclass
+class Particle:
+    position: Any
+    speed: Any
+    steps: int = 2
+
+
+@jax.tree_util.register_pytree_node_class
+class Pair:
+    def __init__(self, first, second):
+        self.first = first
+        self.second = second
+
+    def tree_flatten(self):
+        return (self.first, self.second), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+
+def moved(x):
+    particle, pair = Particle(x, x + 1.0, 3), Pair(x, x * 2.0)
+    while particle.position < 10:
+        particle = Particle(particle.position + particle.speed, particle.speed * 1.5, particle.steps)
+    if pair.first > 1:
+        pair = Pair(pair.second, pair.first)
+    return particle.position * particle.steps + pair.first
+
+
+@pytest.mark.parametrize("x", [0.5, 2.0])
+def test_objects_of_registered_classes_are_made(x):
+    """Their classes flatten attributes that a new object has yet to be given."""
+    for wrapped in (python_control_flow(moved), jit(python_control_flow(moved)),
+                    lambda x: vmap(python_control_flow(moved))(np.array([x, 0.1]))[0]):
+        np.testing.assert_allclose(wrapped(x), moved(x), rtol=1e-14)
+    np.testing.assert_allclose(jit(grad(python_control_flow(moved)))(x), grad(moved)(x), rtol=1e-14)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
@@ -251,3 +253,19 @@ def test_conversions_name_the_call_and_only_what_means_the_same(function: Any, d
         fxgrad.jit(function)(np.ones(3))
     assert str(error.value).startswith(f"{done} would make numbers of a traced array (f64[3]) and cut it off from the "
                                        f"derivative without a word. {instead}. (stop_gradient(x) cuts on purpose")
+
+
+def test_arrays_of_jax_indexed_by_traced_arrays() -> None:
+    rows = jnp.arange(6.0).reshape(3, 2)
+
+    def picked(i: Any) -> Any:
+        return rows[i, 0]
+
+    for wrapped in (fxgrad.jit(picked), lambda i: fxgrad.vmap(picked)(np.array([i, i])),
+                    lambda i: fxgrad.lax.map(picked, np.array([i, i]))):
+        with pytest.raises(UnsupportedError) as caught:
+            wrapped(2)
+        assert re.sub(r"\(i64.*?\)", "(i64)", str(caught.value).split("\n")[0]) == (
+            "rows[i, 0] indexes an array of jax's with a traced array of fxgrad (i64), which jax cannot trace. Write "
+            "fxgrad.numpy.at(rows)[i, 0].get()")
+    assert fxgrad.jit(lambda i: fxgrad.numpy.at(rows)[i, 0].get())(2) == 4.0

@@ -117,3 +117,12 @@ def test_a_replay_that_is_wrong_is_found(monkeypatch) -> None:
     assert str(error.value) == (
         "function was taken to be transparent, and recorded another program, or other captured values, than its "
         "replay:\n" + "\n".join(replay.plan.lines))
+
+
+def test_transformations_of_the_library_within_are_named() -> None:
+    def mapped(x):
+        return np.sum(fxgrad.vmap(np.sin)(x))
+
+    assert str(fxgrad.explain_transparency(mapped)(W)) == (
+        f"mapped is not transparent: vmap is not interpreted (test_explanations.py:"
+        f"{mapped.__code__.co_firstlineno + 1})")

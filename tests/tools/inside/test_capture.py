@@ -448,6 +448,9 @@ def test_tags_are_names() -> None:
     looped = lambda x: fxgrad.lax.fori_loop(0, 3, lambda i, y: fxgrad.tag(y * 0.5, "half"), x)
     np.testing.assert_array_equal(fxgrad.capture(looped, "half")(8.0)[1]["half"], [4.0, 2.0, 1.0])
     assert fxgrad.tag(X, "x") is X
+    both = fxgrad.jit(lambda x: {"sine": np.sin(x), "double": x * 2.0})
+    one = lambda x: fxgrad.tag(both(x)["double"], "one") + 1.0
+    np.testing.assert_array_equal(fxgrad.capture(one, "one")(X)[1]["one"], X * 2.0)
     np.testing.assert_array_equal(fxgrad.capture(lambda x: fxgrad.tag(x, "given") + 1.0, "given")(X)[1]["given"], X)
     with pytest.raises(ArgumentError, match="tag: the name is 3, where a str is needed, such as \"features\""):
         fxgrad.tag(X, 3)  # type: ignore[arg-type]
