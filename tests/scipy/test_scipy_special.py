@@ -396,7 +396,7 @@ def test_incomplete_gamma_functions_of_large_parameters() -> None:
 @pytest.mark.slow
 def test_exponential_integrals_of_small_and_large_numbers() -> None:
     """jax's loops do not end where one of several numbers is small."""
-    x = np.array([0.0, 1e-300, 1e-9, 0.3, 1.0, 1.0001, 2.5, 30.0, 700.0, np.inf, np.nan, -1.0])
+    x = np.array([0.0, 1e-300, 1e-9, 0.3, 1.0, 1.0001, 2.5, 30.0, 650.0, np.inf, np.nan, -1.0])
     for n in (0, 1, 2, 5, 50, 4999, 5000, 10 ** 6):
         np.testing.assert_allclose(fsp.expn(n, x), scipy.special.expn(n, x), rtol=1e-14, err_msg=str(n))
     np.testing.assert_allclose(fsp.exp1(np.abs(x)), scipy.special.exp1(np.abs(x)), rtol=1e-14)

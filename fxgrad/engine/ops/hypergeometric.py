@@ -519,26 +519,23 @@ def _by_tail(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None
 def _betainc(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None = None) -> Any:
     """Return I_x(a, b), or with rates of a and b the derivative.
 
-    By the tail where both are large, by the series where one is, and else by XLA's continued fraction.
+    By the tail where both are large, by the series where one is, and else by XLA's continued fraction, or the series
+    for derivatives.
     """
-    zero, one, large = (lax.full_like(x, number) for number in (0.0, 1.0, LARGE))
+    zero, one, half, large = (lax.full_like(x, number) for number in (0.0, 1.0, 0.5, LARGE))
     positive = lax.bitwise_and(lax.gt(a, zero), lax.gt(b, zero))
     inside = functools.reduce(lax.bitwise_and, (positive, lax.gt(x, zero), lax.lt(x, one)))
-    are_large = lax.bitwise_and(inside, lax.bitwise_and(lax.gt(a, large), lax.gt(b, large)))
-    is_small = lax.bitwise_and(inside, lax.bitwise_not(are_large))
-    by_series = _by_series(lax, *(lax.select(is_small, *pair) for pair in (
-        (a, one), (b, one), (x, lax.full_like(x, 0.5)))), rates)
     if rates is None:
-        are_moderate = lax.le(lax.max(a, b), large)
-        fraction = lax.betainc(*(lax.select(are_moderate, *pair) for pair in (
-            (a, one), (b, one), (x, lax.full_like(x, 0.5)))))
-        by_series = lax.select(are_moderate, fraction, by_series)
-    by_tail = _by_tail(lax, *(lax.select(are_large, *pair) for pair in (
-        (a, lax.add(large, one)), (b, lax.add(large, one)), (x, lax.full_like(x, 0.5)))), rates)
-    at_end = zero if rates is not None else x
-    is_end = lax.bitwise_and(positive, lax.bitwise_or(lax.eq(x, zero), lax.eq(x, one)))
-    ends = lax.select(is_end, at_end, lax.full_like(x, math.nan))
-    return lax.select(inside, lax.select(are_large, by_tail, by_series), ends)
+        inside = lax.bitwise_and(inside, lax.gt(lax.max(a, b), large))
+        rest = lax.betainc(*(lax.select(inside, *pair) for pair in ((one, a), (one, b), (half, x))))
+    else:  # no slope at the ends
+        is_end = lax.bitwise_and(positive, lax.bitwise_or(lax.eq(x, zero), lax.eq(x, one)))
+        rest = lax.select(is_end, zero, lax.full_like(x, math.nan))
+    are_large = lax.bitwise_and(inside, lax.bitwise_and(lax.gt(a, large), lax.gt(b, large)))
+    is_small, more = lax.bitwise_and(inside, lax.bitwise_not(are_large)), lax.add(large, one)
+    by_series = _by_series(lax, *(lax.select(is_small, *pair) for pair in ((a, one), (b, one), (x, half))), rates)
+    by_tail = _by_tail(lax, *(lax.select(are_large, *pair) for pair in ((a, more), (b, more), (x, half))), rates)
+    return lax.select(inside, lax.select(are_large, by_tail, by_series), rest)
 
 
 def _beta_density(a: Any, b: Any, x: Any) -> Any:
