@@ -452,7 +452,7 @@ hyp2f1_grad_c_p = by_xla(
 # --- the incomplete beta function -------------------------------------------------------------------------------------
 
 
-def _by_series(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None) -> Any:
+def _by_series(lax: Any, a: Any, b: Any, x: Any, *, rates: tuple[float, float] | None) -> Any:
     """Return x^p (1 - x)^q / (p B(p, q)) F(p + q, 1; p + 1; x) (DLMF 8.17.8), with p = a and q = b; or a derivative.
 
     Where x > (a + 1) / (a + b + 2) it is 1 less that of 1 - x with p = b and q = a (8.17.4). So terms have one sign.
@@ -482,7 +482,7 @@ def _by_series(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | No
     return lax.select(swapped, lax.neg(slope), slope)
 
 
-def _by_tail(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None) -> Any:
+def _by_tail(lax: Any, a: Any, b: Any, x: Any, *, rates: tuple[float, float] | None) -> Any:
     """Integrate the density of the beta distribution over the smaller tail, for large a and b.
 
     With t - mean = m mean = -k (1 - mean) it is exp(-a phi(m) - b phi(k)) / (t (1 - t)), phi(m) = m - log(1 + m), times
