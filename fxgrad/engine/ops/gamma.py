@@ -95,6 +95,11 @@ def integrate(lax: Any, function: Callable[[Any], Any], like: Any) -> Any:
     return lax.fori_loop(0, len(places), add_node, lax.full_like(like, 0.0))
 
 
+def if_any(lax: Any, chosen: Any, compute: Callable[[], Any], otherwise: Any) -> Any:
+    """Return `compute()` if an element is chosen, which takes its time, and else values of the same types."""
+    return lax.cond(lax.reduce_or(chosen, (*range(chosen.ndim),)), compute, lambda: otherwise)
+
+
 def log_scale(lax: Any, a: Any) -> Any:
     """Return the logarithm of gamma(a) / (root(2 pi / a) (a / e)^a) for large a (DLMF 5.11.3)."""
     inverse = lax.div(lax.full_like(a, 1.0), a)
@@ -165,7 +170,7 @@ def _incomplete(name: str) -> Callable[..., Any]:
         moderate = getattr(lax, name)(*(lax.select(large, one, each) for each in (a, x)))
         wide, there = (lax.select(large, each, lax.full_like(x, 2 * LARGE)) for each in (a, x))
         in_a, below = name in ("igamma_grad_a", "random_gamma_grad"), lax.lt(there, wide)
-        tail, density = _tail(lax, wide, there, in_a=in_a)
+        tail, density = if_any(lax, large, lambda: _tail(lax, wide, there, in_a=in_a), (zero, zero))
         if in_a:
             tail = lax.select(below, tail, lax.neg(tail))
             tail = lax.mul(tail, density) if name == "igamma_grad_a" else lax.neg(lax.mul(tail, lax.div(there, wide)))

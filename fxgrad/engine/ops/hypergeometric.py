@@ -26,6 +26,7 @@ from fxgrad.engine.ops.gamma import (
     betaln,
     betaln_xla,
     by_xla,
+    if_any,
     integrate,
     length_of_tail,
     log_excess,
@@ -533,8 +534,10 @@ def _betainc(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None
         rest = lax.select(is_end, zero, lax.full_like(x, math.nan))
     are_large = lax.bitwise_and(inside, lax.bitwise_and(lax.gt(a, large), lax.gt(b, large)))
     is_small, more = lax.bitwise_and(inside, lax.bitwise_not(are_large)), lax.add(large, one)
-    by_series = _by_series(lax, *(lax.select(is_small, *pair) for pair in ((a, one), (b, one), (x, half))), rates=rates)
-    by_tail = _by_tail(lax, *(lax.select(are_large, *pair) for pair in ((a, more), (b, more), (x, half))), rates=rates)
+    small = [lax.select(is_small, *pair) for pair in ((a, one), (b, one), (x, half))]
+    wide = [lax.select(are_large, *pair) for pair in ((a, more), (b, more), (x, half))]
+    by_series = if_any(lax, is_small, lambda: _by_series(lax, *small, rates=rates), zero)
+    by_tail = if_any(lax, are_large, lambda: _by_tail(lax, *wide, rates=rates), zero)
     return lax.select(inside, lax.select(are_large, by_tail, by_series), rest)
 
 
