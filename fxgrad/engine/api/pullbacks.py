@@ -84,13 +84,16 @@ class Pullback:
                 avals, pull_back(half, residuals, arriving), strict=True)], None
 
         inputs = [*self._residuals, *(value for value in reaching if type(value) is not Zero)]
-        declared = [*half.linear.in_avals[:half.linear.captured], *(aval for aval, value in zip(itertools.compress(
-            self._form.out_avals, half.nonzero_outputs), reaching, strict=True) if type(value) is not Zero)]
-        # The result is kept for all cotangents, and NumPy's scalars seem weak.
-        avals = [aval_of(value) if aval.weak else aval_of(value).strong()
-                 for value, aval in zip(inputs, declared, strict=True)]
-        key = ("pullback", tuple(type(value) is Zero for value in reaching))
-        derived = derive(half.linear, key, build, avals)
+
+        def in_avals() -> list[Aval]:
+            """Return the types of all cotangents of this kind: NumPy's scalars seem weak, and the result is kept."""
+            declared = [*half.linear.in_avals[:half.linear.captured], *(aval for aval, value in zip(itertools.compress(
+                self._form.out_avals, half.nonzero_outputs), reaching, strict=True) if type(value) is not Zero)]
+            return [aval_of(value) if aval.weak else aval_of(value).strong()
+                    for value, aval in zip(inputs, declared, strict=True)]
+
+        key = ("pullback", tuple([type(value) is Zero for value in reaching]))
+        derived = derive(half.linear, key, build, in_avals)
         gradients = self._form.gradients(without_literals(derived(inputs)))
         note_result(gradients)
         return gradients

@@ -79,11 +79,12 @@ class gc_paused:  # noqa: N801  (used as `with gc_paused():`)
             gc.enable()
 
 
-def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval], computed: int = 0) -> Derived:
-    """Return the program that `build` records when called with tracers of `in_avals`, simplified.
+def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval] | Callable[[], Sequence[Aval]],
+           computed: int = 0) -> Derived:
+    """Return the program that `build` records when called with tracers of `in_avals`, or of what that returns.
 
-    The first of them are the inputs of `program`. If the outputs of its first `computed` equations have been computed,
-    they are further inputs, and those equations do not run again.
+    It is simplified. The first tracers are the inputs of `program`. If the outputs of its first `computed` equations
+    have been computed, they are further inputs, and those equations do not run again.
 
     It is memoized on `program` under `key`, unless user code called by `build` captured a tracer: then the result is
     valid for this call only. Such code guards it (`engine/derivation/guards.py`).
@@ -94,19 +95,20 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
     if derived is None:  # not by `memoize_guarded`: programs may nest deeply, and it would take two frames more
         extra: list[Any] = []
         prefix = program.equations[:computed]
+        avals = in_avals() if callable(in_avals) else in_avals
         known_avals = [var.aval for equation in prefix for var in equation.outputs]
 
         def record(*tracers: Any) -> Sequence[Any]:
             # The outputs of `prefix` are known to the tape.
             environment = dict(zip(program.inputs, tracers, strict=False))
-            tape, remaining = current.get(), iter(tracers[len(in_avals):])
+            tape, remaining = current.get(), iter(tracers[len(avals):])
             assert isinstance(tape, SimplifyingTape)
             for equation in prefix:
                 results = [next(remaining) for _ in equation.outputs]
                 inputs = [read_atom(environment, atom) for atom in equation.inputs]
                 tape.seed(equation.primitive, inputs, equation.params, results)
                 environment.update(zip(equation.outputs, results, strict=True))
-            outputs, more = build(*tracers[:len(in_avals)])
+            outputs, more = build(*tracers[:len(avals)])
             extra.append(more)
             return outputs
 
@@ -114,7 +116,7 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval],
         has_lines = any(equation.source is not None for equation in program.equations)
         placed = without_scope() if has_lines else without_source()
         with gc_paused(), placed, collect_guards() as guards:
-            recorded, captured = trace_at(record, [*in_avals, *known_avals], mode=WITH_LITERALS,
+            recorded, captured = trace_at(record, [*avals, *known_avals], mode=WITH_LITERALS,
                                           name="a derived program", tape_class=SimplifyingTape)
             derived = Derived(remove_dead_code(recorded), captured, extra[0], guards)
         if config.check_level:
