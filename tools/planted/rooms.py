@@ -25,7 +25,7 @@ TESTS: dict[str, str] = {
     "fxgrad/engine/control_flow/*.py": "tests/engine/control_flow",
     **dict.fromkeys((f"fxgrad/engine/ops/{name}.py" for name in _MATRICES),
                     "tests/numpy/test_cholesky.py tests/scipy/test_scipy_linalg.py tests/numpy/test_linalg.py"),
-    **dict.fromkeys((f"fxgrad/engine/ops/{name}.py" for name in ("gamma", "hypergeometric", "integrals", "special")),
+    **dict.fromkeys((f"fxgrad/engine/ops/{name}.py" for name in ("gamma", "hypergeometric", "integrals", "special", "tails")),
                     "tests/scipy/test_scipy_special.py"),
     **dict.fromkeys((f"fxgrad/{name}.py" for name in (
         "engine/ops/indexing", "engine/ops/dynamic", "numpy/indexing", "numpy/positions",

@@ -48,6 +48,7 @@ from fxgrad.engine.ops import (
     strong,
     strong_solves,
     structural,
+    tails,
     topk,
     triangular,
     trigonometric,
@@ -61,4 +62,4 @@ __all__ = ["arithmetic", "barrier", "below_byte", "select", "comparison", "conve
            "hypergeometric", "indexing", "integrals", "joining", "matrices", "matrix_functions", "moving", "ordering",
            "parts", "pointwise", "pool", "products", "pseudoinverse", "ragged", "random", "reduced_forms",
            "reductions", "samplers", "shaping", "singular", "structural", "special", "strong", "strong_solves",
-           "topk", "triangular", "trigonometric", "varying", "windows", "xla_kernels"]
+           "tails", "topk", "triangular", "trigonometric", "varying", "windows", "xla_kernels"]

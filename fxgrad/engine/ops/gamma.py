@@ -1,6 +1,7 @@
 """Incomplete gamma functions, beta and zeta functions: igamma igammac igamma_grad_a random_gamma_grad betaln zeta.
 
-The kernels are XLA's, for NumPy arrays too, on the CPU. Formulas are those of the DLMF (dlmf.nist.gov).
+The kernels are XLA's, and our own for large parameters; for NumPy arrays too, on the CPU. Formulas are those of the
+DLMF (dlmf.nist.gov).
 """
 
 from __future__ import annotations
@@ -22,6 +23,16 @@ from fxgrad.engine.ops.pointwise import align, elementwise, operation
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import digamma, lgamma
 from fxgrad.engine.ops.structural import reduce_sum, reshape
+from fxgrad.engine.ops.tails import (
+    LARGE,
+    if_any,
+    integrate,
+    kernel,
+    length_of_tail,
+    log_excess,
+    log_less_digamma,
+    log_scale,
+)
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
@@ -77,50 +88,6 @@ def _density(a: Any, x: Any) -> Any:
     return exp(sub(sub(times_or_zero(sub(a, 1.0), log(x)), x), lgamma(a)))
 
 
-LARGE = 100.0
-"""From this on the incomplete functions are integrals of the density over the smaller of both tails."""
-_NODES = np.polynomial.legendre.leggauss(48)
-
-
-def integrate(lax: Any, function: Callable[[Any], Any], like: Any) -> Any:
-    """Return the integral of a function from 0 to 1 by Gauss's rule, in the type of an array."""
-    places, weights = (np.asarray(values, like.dtype) for values in _NODES)
-    one = lax.full_like(like, 1.0)
-
-    def add_node(index: Any, total: Any) -> Any:
-        place, weight = (lax.mul(one, lax.dynamic_index_in_dim(values / 2, index, keepdims=False))
-                         for values in (places + 1, weights))
-        return lax.add(total, lax.mul(weight, function(place)))
-
-    return lax.fori_loop(0, len(places), add_node, lax.full_like(like, 0.0))
-
-
-def if_any(lax: Any, chosen: Any, compute: Callable[[], Any], otherwise: Any) -> Any:
-    """Return `compute()` if an element is chosen, which takes its time, and else values of the same types."""
-    return lax.cond(lax.reduce_or(chosen, (*range(chosen.ndim),)), compute, lambda: otherwise)
-
-
-def log_scale(lax: Any, a: Any) -> Any:
-    """Return the logarithm of gamma(a) / (root(2 pi / a) (a / e)^a) for large a (DLMF 5.11.3)."""
-    inverse = lax.div(lax.full_like(a, 1.0), a)
-    square = lax.mul(inverse, inverse)
-    return lax.mul(inverse, lax.sub(lax.full_like(a, 1 / 12), lax.mul(square, lax.full_like(a, 1 / 360))))
-
-
-def log_less_digamma(lax: Any, a: Any) -> Any:
-    """Return log(a) - digamma(a) for large a (DLMF 5.11.2)."""
-    inverse = lax.div(lax.full_like(a, 1.0), a)
-    square = lax.mul(inverse, inverse)
-    series = lax.sub(lax.full_like(a, 1 / 12), lax.mul(square, lax.full_like(a, 1 / 120)))
-    return lax.mul(inverse, lax.add(lax.full_like(a, 0.5), lax.mul(inverse, series)))
-
-
-def length_of_tail(lax: Any, deviation: Any, rate: Any) -> Any:
-    """Return how far to integrate a density that decays at this rate where the tail begins."""
-    long, steep = lax.mul(deviation, lax.full_like(rate, 13.0)), lax.div(rate, lax.full_like(rate, 45.0))
-    return lax.div(long, lax.add(lax.full_like(rate, 1.0), lax.mul(long, steep)))
-
-
 def _tail(lax: Any, a: Any, x: Any, *, in_a: bool) -> tuple[Any, Any]:
     """Return two factors of P(a, x) where x < a, else of Q(a, x), or of its derivative in a, for large a.
 
@@ -146,49 +113,32 @@ def _tail(lax: Any, a: Any, x: Any, *, in_a: bool) -> tuple[Any, Any]:
     return lax.mul(integrate(lax, density, x), lax.abs(length)), lax.exp(exponent)
 
 
-def log_excess(lax: Any, m: Any) -> Any:
-    """Return m - log(1 + m), near 0 by the series of atanh: r m - 2 (r^3 / 3 + r^5 / 5 + ...) with r = m / (2 + m)."""
-    near = lax.lt(lax.abs(m), lax.full_like(m, 0.3))
-    small = lax.select(near, m, lax.full_like(m, 0.0))
-    ratio = lax.div(small, lax.add(small, lax.full_like(m, 2.0)))
-    square, series = lax.mul(ratio, ratio), lax.full_like(m, 0.0)
-    for odd in range(17, 1, -2):
-        series = lax.mul(square, lax.add(lax.full_like(m, 1 / odd), series))
-    series = lax.mul(ratio, lax.sub(small, lax.mul(lax.full_like(m, 2.0), series)))
-    return lax.select(near, series, lax.sub(m, lax.log1p(m)))
+def _incomplete(lax: Any, a: Any, x: Any, name: str) -> Any:
+    """Compute a function of this family: for moderate a by XLA's kernel of that name."""
+    zero, one, infinity = lax.full_like(x, 0.0), lax.full_like(x, 1.0), lax.full_like(x, math.inf)
+    large = lax.bitwise_and(lax.bitwise_and(lax.gt(a, lax.full_like(a, LARGE)), lax.lt(a, infinity)),
+                            lax.bitwise_and(lax.gt(x, zero), lax.lt(x, infinity)))
+    moderate = getattr(lax, name)(*(lax.select(large, one, each) for each in (a, x)))
+    wide, there = (lax.select(large, each, lax.full_like(x, 2 * LARGE)) for each in (a, x))
+    in_a, below = name in ("igamma_grad_a", "random_gamma_grad"), lax.lt(there, wide)
+    tail, density = if_any(lax, large, lambda: _tail(lax, wide, there, in_a=in_a), (zero, zero))
+    if in_a:
+        tail = lax.select(below, tail, lax.neg(tail))
+        tail = lax.mul(tail, density) if name == "igamma_grad_a" else lax.neg(lax.mul(tail, lax.div(there, wide)))
+        return lax.select(large, tail, moderate)
+    is_asked, tail = below if name == "igamma" else lax.bitwise_not(below), lax.mul(tail, density)
+    tail = lax.select(is_asked, tail, lax.sub(one, tail))
+    # A distribution without an upper end.
+    endless = lax.bitwise_and(lax.eq(a, infinity), lax.bitwise_and(lax.ge(x, zero), lax.lt(x, infinity)))
+    return lax.select(endless, zero if name == "igamma" else one, lax.select(large, tail, moderate))
 
 
-def _incomplete(name: str) -> Callable[..., Any]:
-    """Return the rule for XLA of a function of this family: for moderate a that of XLA."""
-    def rule(lax: Any, a: Any, x: Any) -> Any:
-        dtype = x.dtype
-        if dtype.itemsize < 4:
-            a, x = (lax.convert_element_type(each, np.float32) for each in (a, x))
-        zero, one, infinity = lax.full_like(x, 0.0), lax.full_like(x, 1.0), lax.full_like(x, math.inf)
-        large = lax.bitwise_and(lax.bitwise_and(lax.gt(a, lax.full_like(a, LARGE)), lax.lt(a, infinity)),
-                                lax.bitwise_and(lax.gt(x, zero), lax.lt(x, infinity)))
-        moderate = getattr(lax, name)(*(lax.select(large, one, each) for each in (a, x)))
-        wide, there = (lax.select(large, each, lax.full_like(x, 2 * LARGE)) for each in (a, x))
-        in_a, below = name in ("igamma_grad_a", "random_gamma_grad"), lax.lt(there, wide)
-        tail, density = if_any(lax, large, lambda: _tail(lax, wide, there, in_a=in_a), (zero, zero))
-        if in_a:
-            tail = lax.select(below, tail, lax.neg(tail))
-            tail = lax.mul(tail, density) if name == "igamma_grad_a" else lax.neg(lax.mul(tail, lax.div(there, wide)))
-        else:
-            is_asked, tail = below if name == "igamma" else lax.bitwise_not(below), lax.mul(tail, density)
-            tail = lax.select(is_asked, tail, lax.sub(one, tail))
-        result = lax.select(large, tail, moderate)
-        if not in_a:  # a distribution without an upper end
-            endless = lax.bitwise_and(lax.eq(a, infinity), lax.bitwise_and(lax.ge(x, zero), lax.lt(x, infinity)))
-            result = lax.select(endless, zero if name == "igamma" else one, result)
-        return lax.convert_element_type(result, dtype)
-    return lambda lax, a, x: rule(lax, *align(lax, a, x))
-
-
-igamma_p = by_xla("igamma", 2, [lambda t, out, a, x: mul(t, igamma_grad_a(a, x)),
-                                 lambda t, out, a, x: mul(t, _density(a, x))], xla=_incomplete("igamma"))
-igammac_p = by_xla("igammac", 2, [lambda t, out, a, x: neg(mul(t, igamma_grad_a(a, x))),
-                                   lambda t, out, a, x: neg(mul(t, _density(a, x)))], xla=_incomplete("igammac"))
+igamma_p = by_xla("igamma", 2, [
+    lambda t, out, a, x: mul(t, igamma_grad_a(a, x)), lambda t, out, a, x: mul(t, _density(a, x))],
+    xla=kernel(_incomplete, name="igamma"))
+igammac_p = by_xla("igammac", 2, [
+    lambda t, out, a, x: neg(mul(t, igamma_grad_a(a, x))), lambda t, out, a, x: neg(mul(t, _density(a, x)))],
+    xla=kernel(_incomplete, name="igammac"))
 
 
 def _slope_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
@@ -197,7 +147,7 @@ def _slope_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
 
 
 igamma_grad_a_p = by_xla("igamma_grad_a", 2, [no_derivative("the derivative of igamma(a, x) in a", "a"), _slope_in_x],
-                         xla=_incomplete("igamma_grad_a"))
+                         xla=kernel(_incomplete, name="igamma_grad_a"))
 
 
 def _gamma_grad_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
@@ -208,7 +158,7 @@ def _gamma_grad_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
 
 random_gamma_grad_p = by_xla(
     "random_gamma_grad", 2, [no_derivative("the derivative of draws of a gamma distribution", "a"), _gamma_grad_in_x],
-    xla=_incomplete("random_gamma_grad"))
+    xla=kernel(_incomplete, name="random_gamma_grad"))
 
 _BEFORE = 10
 """The number of terms of the series of `zeta` that are summed; the rest is an integral with corrections."""

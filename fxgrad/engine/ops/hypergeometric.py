@@ -21,22 +21,19 @@ import numpy as np
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.engine.ops.exponential import exp, log, log1p
-from fxgrad.engine.ops.gamma import (
+from fxgrad.engine.ops.gamma import betaln, betaln_xla, by_xla, no_derivative, times_or_zero
+from fxgrad.engine.ops.pointwise import operation
+from fxgrad.engine.ops.special import digamma
+from fxgrad.engine.ops.tails import (
     LARGE,
-    betaln,
-    betaln_xla,
-    by_xla,
     if_any,
     integrate,
+    kernel,
     length_of_tail,
     log_excess,
     log_less_digamma,
     log_scale,
-    no_derivative,
-    times_or_zero,
 )
-from fxgrad.engine.ops.pointwise import align, operation
-from fxgrad.engine.ops.special import digamma
 
 special = xla_kernels.special
 
@@ -301,14 +298,15 @@ def _hyp1f1(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None 
 # --- 2F1 ------------------------------------------------------------------------------------------------------------
 
 
-def _hyp2f1(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[float, float, float] | None = None) -> Any:
+def _hyp2f1(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any, Any, Any] | None = None) -> Any:
     """Sum the series near 0, and go on from there by the differential equation (DLMF 15.10.1).
 
-    Where all terms are positive, near means up to 3/4, and further for large c. With `rates`, those of a, b and c, it
-    is the derivative. From 1 on only polynomials are finite.
+    Where all terms are positive, near means up to 3/4, and further for large c. With `rates`, those of a, b and c
+    (numbers or arrays), it is the derivative. From 1 on only polynomials are finite.
     """
     zero, one = lax.full_like(x, 0.0), lax.full_like(x, 1.0)
-    in_a, in_b, in_c = (lax.full_like(x, rate) for rate in rates or (0.0, 0.0, 0.0))
+    in_a, in_b, in_c = (lax.full_like(x, rate) if isinstance(rate, float) else rate
+                        for rate in rates or (0.0, 0.0, 0.0))
     outside = lax.bitwise_not(lax.bitwise_and(lax.lt(x, one), lax.gt(x, lax.full_like(x, -math.inf))))
     # Polynomials are regular at 1, where other solutions of the equation are not, and the only ones that go on there.
     ends = lax.bitwise_or(_is_polynomial(lax, a, in_a), _is_polynomial(lax, b, in_b))
@@ -380,16 +378,6 @@ def _from_one_on(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any, Any
 # --- the functions ----------------------------------------------------------------------------------------------------
 
 
-def _kernel(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """Return the rule for XLA of a function of arrays of one shape and of 32 or 64 bits."""
-    def rule(lax: Any, *values: Any) -> Any:
-        dtype = values[-1].dtype
-        wide = [lax.convert_element_type(value, np.float32) if dtype.itemsize < 4 else value
-                for value in align(lax, *values)]
-        return lax.convert_element_type(function(lax, *wide, **options), dtype)
-    return rule
-
-
 def _hyp1f1_in_x(t: Any, out: Any, a: Any, b: Any, x: Any) -> Any:
     """DLMF 13.3.15."""
     return mul(t, mul(div(a, b), hyp1f1(add(a, 1.0), add(b, 1.0), x)))
@@ -431,24 +419,24 @@ def _second(function: str, names: str) -> list[Callable[..., Any]]:
 hyp1f1_p = by_xla("hyp1f1", 3, [
     lambda t, out, a, b, x: mul(t, hyp1f1_grad_a(a, b, x)),
     lambda t, out, a, b, x: mul(t, hyp1f1_grad_b(a, b, x)), _hyp1f1_in_x],
-    xla=_kernel(_hyp1f1))
+    xla=kernel(_hyp1f1))
 hyp1f1_grad_a_p = by_xla(
     "hyp1f1_grad_a", 3, [*_second("the derivative of hyp1f1(a, b, x) in a", "ab"), _hyp1f1_grad_a_in_x],
-    xla=_kernel(_hyp1f1, rates=(1.0, 0.0)))
+    xla=kernel(_hyp1f1, rates=(1.0, 0.0)))
 hyp1f1_grad_b_p = by_xla(
     "hyp1f1_grad_b", 3, [*_second("the derivative of hyp1f1(a, b, x) in b", "ab"), _hyp1f1_grad_b_in_x],
-    xla=_kernel(_hyp1f1, rates=(0.0, 1.0)))
+    xla=kernel(_hyp1f1, rates=(0.0, 1.0)))
 hyp2f1_p = by_xla("hyp2f1", 4, [
     lambda t, out, a, b, c, x: mul(t, hyp2f1_grad_a(a, b, c, x)),
     lambda t, out, a, b, c, x: mul(t, hyp2f1_grad_a(b, a, c, x)),
     lambda t, out, a, b, c, x: mul(t, hyp2f1_grad_c(a, b, c, x)), _hyp2f1_in_x],
-    xla=_kernel(_hyp2f1))
+    xla=kernel(_hyp2f1))
 hyp2f1_grad_a_p = by_xla(
     "hyp2f1_grad_a", 4, [*_second("the derivative of hyp2f1(a, b, c, x) in a", "abc"), _hyp2f1_grad_a_in_x],
-    xla=_kernel(_hyp2f1, rates=(1.0, 0.0, 0.0)))
+    xla=kernel(_hyp2f1, rates=(1.0, 0.0, 0.0)))
 hyp2f1_grad_c_p = by_xla(
     "hyp2f1_grad_c", 4, [*_second("the derivative of hyp2f1(a, b, c, x) in c", "abc"), _hyp2f1_grad_c_in_x],
-    xla=_kernel(_hyp2f1, rates=(0.0, 0.0, 1.0)))
+    xla=kernel(_hyp2f1, rates=(0.0, 0.0, 1.0)))
 
 # --- the incomplete beta function -------------------------------------------------------------------------------------
 
@@ -476,9 +464,7 @@ def _by_series(lax: Any, a: Any, b: Any, x: Any, *, rates: tuple[float, float] |
     in_front = lax.add(
         lax.mul(in_p, lax.sub(lax.add(log_y, both), lax.add(lax.digamma(p), lax.div(one, p)))),
         lax.mul(in_q, lax.sub(lax.add(log_rest, both), lax.digamma(q))))
-    in_top = _hyp2f1(lax, top, one, bottom, y, (1.0, 0.0, 0.0))
-    in_bottom = _hyp2f1(lax, top, one, bottom, y, (0.0, 0.0, 1.0))
-    slope = lax.add(lax.mul(lax.add(in_p, in_q), in_top), lax.mul(in_p, in_bottom))
+    slope = _hyp2f1(lax, top, one, bottom, y, (lax.add(in_p, in_q), 0.0, in_p))
     slope = lax.add(lax.mul(value, in_front), lax.mul(front, slope))
     return lax.select(swapped, lax.neg(slope), slope)
 
@@ -554,13 +540,13 @@ def _density_in(parameter: Any, logarithm: Any, a: Any, b: Any, x: Any) -> Any:
 
 regularized_incomplete_beta_p = by_xla("regularized_incomplete_beta", 3, [
     lambda t, out, a, b, x: mul(t, betainc_grad_a(a, b, x)), lambda t, out, a, b, x: mul(t, betainc_grad_b(a, b, x)),
-    lambda t, out, a, b, x: mul(t, _beta_density(a, b, x))], xla=_kernel(_betainc))
+    lambda t, out, a, b, x: mul(t, _beta_density(a, b, x))], xla=kernel(_betainc))
 betainc_grad_a_p = by_xla("betainc_grad_a", 3, [
     *_second("the derivative of betainc(a, b, x) in a", "ab"),
-    lambda t, out, a, b, x: mul(t, _density_in(a, log(x), a, b, x))], xla=_kernel(_betainc, rates=(1.0, 0.0)))
+    lambda t, out, a, b, x: mul(t, _density_in(a, log(x), a, b, x))], xla=kernel(_betainc, rates=(1.0, 0.0)))
 betainc_grad_b_p = by_xla("betainc_grad_b", 3, [
     *_second("the derivative of betainc(a, b, x) in b", "ab"),
-    lambda t, out, a, b, x: mul(t, _density_in(b, log1p(neg(x)), a, b, x))], xla=_kernel(_betainc, rates=(0.0, 1.0)))
+    lambda t, out, a, b, x: mul(t, _density_in(b, log1p(neg(x)), a, b, x))], xla=kernel(_betainc, rates=(0.0, 1.0)))
 
 hyp1f1, hyp1f1_grad_a, hyp1f1_grad_b, hyp2f1, hyp2f1_grad_a, hyp2f1_grad_c = map(operation, (
     hyp1f1_p, hyp1f1_grad_a_p, hyp1f1_grad_b_p, hyp2f1_p, hyp2f1_grad_a_p, hyp2f1_grad_c_p))

@@ -1,7 +1,7 @@
 """Functions defined by integrals: exponential, sine and Fresnel integrals, Dawson's, Owen's T, Spence's function.
 
-The kernels are those of jax.scipy.special, for NumPy arrays too, on the CPU. Derivatives are closed forms of the DLMF
-(dlmf.nist.gov), whose sections are named.
+The kernels are those of jax.scipy.special, and our own for E_n; for NumPy arrays too, on the CPU. Derivatives are
+closed forms of the DLMF (dlmf.nist.gov), whose sections are named.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from fxgrad.engine.ops.comparison import gt, lt
 from fxgrad.engine.ops.exponential import exp, log, square
 from fxgrad.engine.ops.gamma import by_xla, no_derivative
 from fxgrad.engine.ops.parts import abs
-from fxgrad.engine.ops.pointwise import align, operation
+from fxgrad.engine.ops.pointwise import operation
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import erf, in_powers
+from fxgrad.engine.ops.tails import kernel
 from fxgrad.engine.ops.trigonometric import cos, sin
 from fxgrad.engine.tracing.tape import aval_of
 
@@ -147,9 +148,6 @@ def _expn_xla(lax: Any, n: Any, x: Any) -> Any:
 
     Each is given its own arguments alone: jax's loops do not end for small x among other elements.
     """
-    dtype = x.dtype
-    if dtype.itemsize < 4:
-        n, x = (lax.convert_element_type(each, np.float32) for each in (n, x))
     n = lax.convert_element_type(lax.convert_element_type(lax.min(n, lax.full_like(n, 1e9)), np.int32), x.dtype)
     zero, one = lax.full_like(x, 0.0), lax.full_like(x, 1.0)
     many, near = lax.ge(n, lax.full_like(n, _MANY)), lax.le(x, one)
@@ -171,7 +169,7 @@ def _expn_xla(lax: Any, n: Any, x: Any) -> Any:
     result = lax.select(lax.eq(x, zero), at_zero, result)
     result = lax.select(lax.eq(x, lax.full_like(x, math.inf)), zero, result)
     is_defined = lax.bitwise_and(lax.ge(x, zero), lax.ge(n, zero))
-    return lax.convert_element_type(lax.select(is_defined, result, lax.full_like(x, math.nan)), dtype)
+    return lax.select(is_defined, result, lax.full_like(x, math.nan))
 
 
 def _exp1_xla(lax: Any, x: Any) -> Any:
@@ -187,10 +185,10 @@ def _expi_xla(lax: Any, x: Any) -> Any:
     return lax.select(lax.lt(x, zero), lax.neg(_exp1_xla(lax, lax.abs(x))), above)
 
 
-exp1_p = by_xla("exp1", 1, [lambda t, out, x: neg(mul(t, div(exp(neg(x)), x)))], xla=_exp1_xla)
-expi_p = by_xla("expi", 1, [lambda t, out, x: mul(t, div(exp(x), x))], xla=_expi_xla)
+exp1_p = by_xla("exp1", 1, [lambda t, out, x: neg(mul(t, div(exp(neg(x)), x)))], xla=kernel(_exp1_xla))
+expi_p = by_xla("expi", 1, [lambda t, out, x: mul(t, div(exp(x), x))], xla=kernel(_expi_xla))
 expn_p = by_xla("expn", 2, [no_derivative("expn(n, x)", "n"), _expn_tangent],
-                xla=lambda lax, n, x: _expn_xla(lax, *align(lax, n, x)))
+                xla=kernel(_expn_xla))
 
 
 _SINE_OVER_X = [(-1) ** k / math.factorial(2 * k + 1) for k in range(11)]
