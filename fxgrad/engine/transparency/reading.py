@@ -12,7 +12,7 @@ from typing import Any
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transparency.plan import Plan
 from fxgrad.engine.transparency.recording import is_library
-from fxgrad.engine.transparency.values import Function, Item, Known, Partial, Path, Refusal, guarded
+from fxgrad.engine.transparency.values import Function, Item, Known, Partial, Path, Refusal, TracedAround, guarded
 
 _PLAIN_READS: tuple[Any, ...] = (object.__getattribute__, SimpleNamespace.__getattribute__)
 
@@ -26,7 +26,7 @@ class Reader:
     def item(self, code: str, value: Any, node: ast.AST | None, wraps: bool = False, title: str = "") -> Item:
         """Return the item of a value that was found by `code`."""
         if isinstance(value, Tracer):
-            raise Refusal("a traced array of another function is read", node)
+            raise TracedAround("a traced array of another function is read", node)
         try:
             item = self._plan.load(code, value, wraps, title)
         except Refusal as refusal:

@@ -34,7 +34,18 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transparency.interpret import Interpreter
 from fxgrad.engine.transparency.plan import MISS, Plan
 from fxgrad.engine.transparency.reading import is_function
-from fxgrad.engine.transparency.values import Data, Fresh, Function, Item, Known, LooksAtContents, Path, Refusal, Traced
+from fxgrad.engine.transparency.values import (
+    Data,
+    Fresh,
+    Function,
+    Item,
+    Known,
+    LooksAtContents,
+    Path,
+    Refusal,
+    Traced,
+    TracedAround,
+)
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, file_name, function_name
 from fxgrad.errors import ArgumentError, UnsupportedError
@@ -210,8 +221,11 @@ class Replays:
                          tape: Tape) -> None:
         """Interpret the function after a call that was not replayed, if it is due.
 
-        `traced` is None if the function returned anything but traced arrays.
+        `traced` is None if the function returned anything but traced arrays. Calls with arrays that functions around
+        trace, as in the gradient of a step of training, run the function.
         """
+        if any(type(each) is Tracer for each in tape.captured):
+            return
         self._calls += 1
         is_due = self._declared or self._calls >= config.transparent_after
         if not is_due or self._refusals >= MAX_REFUSALS or is_observed() or _is_staged():
@@ -225,6 +239,8 @@ class Replays:
                 return  # contents differ from call to call: it takes less time to run the function
             self._renewals += 1
             replay = make_replay(self.function, kind, traced, args, kwargs, tape)
+        except TracedAround:
+            return
         except Refusal as refusal:
             self._refusals += 1
             counts.refused += 1
@@ -430,7 +446,7 @@ class _Interpretation:
         """Return the item of an argument that is not traced; the function sees its NumPy arrays as `Array`s."""
         plan = self.plan
         if isinstance(value, Tracer):
-            raise Refusal("an argument is traced by another function")
+            raise TracedAround("an argument is traced by another function")
         item = plan.load(code, value, kind.wraps_objects or type(value) in (np.ndarray, list, tuple, dict),
                          self._names.get(code, ""))
         if isinstance(item, Path) and is_function(value):

@@ -34,6 +34,10 @@ class LooksAtContents(Refusal):
         self.codes = codes
 
 
+class TracedAround(Refusal):
+    """A refusal of one call, which reads an array that a function around traces: other calls may be replayed."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
     """A tracer: it depends on the arguments that are differentiated or mapped."""

@@ -8,6 +8,7 @@ import linecache
 import math
 import sys
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
@@ -403,6 +404,34 @@ def test_a_tracer_of_an_outer_function_is_no_data() -> None:
 
     expected = np.sum(1.0 - np.tanh(W) ** 2)
     np.testing.assert_allclose(fxgrad.grad(outer)(3.0), expected, rtol=1e-12)
+
+
+def test_first_calls_within_a_derivative() -> None:
+    """Calls with an argument, a closure or an attribute that a function around traces run, and others are replayed."""
+    holder = SimpleNamespace(scale=2.0)
+
+    @fxgrad.transparent
+    def loss(w: Any, data: Any) -> Any:
+        return np.sum(w * w * data["x"] * holder.scale)
+
+    def by_argument(scale: Any) -> Any:
+        return np.sum(fxgrad.grad(loss)(W, {"x": scale * W}))
+
+    def by_attribute(scale: Any) -> Any:
+        holder.scale = scale
+        return np.sum(fxgrad.grad(loss)(W, {"x": W}))
+
+    def by_closure(scale: Any) -> Any:
+        return np.sum(fxgrad.grad(fxgrad.transparent(lambda w: np.sum(w * w * scale * W)))(W))
+
+    for outer, factor in ((by_argument, 4.0), (by_attribute, 2.0), (by_closure, 2.0)):
+        for _ in range(replays.MAX_REFUSALS + 1):
+            np.testing.assert_allclose(fxgrad.grad(outer)(3.0), factor * np.sum(W * W), rtol=1e-12)
+    holder.scale = 2.0
+    slope = fxgrad.grad(loss)
+    for _ in range(2):
+        np.testing.assert_allclose(slope(W, {"x": W}), 4.0 * W * W, rtol=1e-12)
+    assert replayed(slope, W, {"x": W})
 
 
 def test_debuggers_see_the_function_run() -> None:
