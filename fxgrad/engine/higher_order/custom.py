@@ -6,6 +6,7 @@ parameters of the equation and take flat lists; batching wraps them once more.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -18,7 +19,7 @@ from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.regions import Region, dependent_outputs, region_roles, whole_region
+from fxgrad.engine.core.regions import Region, dependent_variables, dependent_within, region_roles, whole_region
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.executors import numpy as numpy_executor
@@ -119,14 +120,17 @@ def separate_tangents(moving: int, outputs: int, name: str, program: Program, in
                       ) -> list[Any] | None:
     """Evaluate a recorded jvp rule so that its first `outputs` are computed apart from its last `moving` inputs.
 
-    A rule that calls `jvp` of a function with loops or calls records equations that make both outputs and tangents. On
-    a tape for tangents alone they would make tangents of the outputs. So the program is linearized in its tangents, at
+    A rule that calls `jvp` of a function with loops or calls records equations that make both values and tangents. On
+    a tape for tangents alone they would make tangents of the values. So the program is linearized in its tangents, at
     zero: it is linear in them. Returns None if no equation makes both. Raises `ArgumentError` if an output depends on a
     tangent.
     """
     known = len(inputs) - moving
     marks = [False] * known + [True] * moving
-    if not needs_tangent_tape(inputs[:known], inputs[known:]) or not any(dependent_outputs(program, marks)[:outputs]):
+    if not needs_tangent_tape(inputs[:known], inputs[known:]):
+        return None
+    reached = dependent_variables(program, marks)
+    if reached.isdisjoint(program.outputs[:outputs]) and reached == dependent_within(program, marks):
         return None
     zeros = [Zero(aval) for aval in program.in_avals]
     results, tangents = push_forward(program, [*inputs[:known], *map(instantiate_zeros, zeros[known:])],
@@ -319,8 +323,12 @@ class BatchedVjpRule(ByValue):
         return results[:shape[0]], results[shape[0]:], shape[1]
 
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
-        """Return cotangents of the rule; those of inputs that are not batched are summed over the batch."""
+        """Return cotangents of the rule; those of inputs that are not batched are summed over the batch.
+
+        Inputs without tangents, as integers and masks, have none.
+        """
         rule, size, axes, avals, axis_name = self._key
+        differentiable = [*map(has_tangent, avals)]
         count, marks = len(residuals), nonzero_mask(cotangents)
         types = [(value.aval if type(value) is Zero else aval_of(value)).without_axis(0) for value in cotangents]
 
@@ -328,12 +336,13 @@ class BatchedVjpRule(ByValue):
             given = rule.backward(structure, values[:count], fill_zeros(types, marks, values[count:]))
             return [instantiate_zeros(Zero(aval) if cotangent is None else cotangent
                             if type(cotangent) is Zero else sum_to_vma(cotangent, aval))
-                    for cotangent, aval in zip(given, avals, strict=True)]
+                    for cotangent, aval in itertools.compress(zip(given, avals, strict=True), differentiable)]
 
         arriving = [*residuals, *nonzero_tangents(cotangents)]
-        results = _apply_batched(one, size, arriving, [0] * len(arriving), axis_name)
-        return [reduce_sum(put_axis(result, size, 0), (0,)) if axis is None else put_axis(result, size, axis)
-                for result, axis in zip(results, axes, strict=True)]
+        results = iter(_apply_batched(one, size, arriving, [0] * len(arriving), axis_name))
+        return [None if not differs else reduce_sum(put_axis(next(results), size, 0), (0,)) if axis is None
+                else put_axis(next(results), size, axis)
+                for axis, differs in zip(axes, differentiable, strict=True)]
 
 
 # --- the tangent of a custom_vjp function -------------------------------------------------------------------

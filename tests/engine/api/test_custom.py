@@ -113,6 +113,24 @@ def test_custom_vjp_everywhere() -> None:
     assert grad(clipped, argnums=1)(0.5, 1.0) == 0.0
 
 
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.float32])
+@pytest.mark.parametrize("in_axes", [(0, None), (0, 0), (None, 0)], ids=str)
+def test_custom_vjp_of_masks_in_batches(dtype, in_axes) -> None:
+    """One mask for the whole batch has no cotangent that would be summed over it."""
+    @custom_vjp
+    def kept(x, mask):
+        return np.sum(np.where(mask > 0, x, 0.0) ** 2)
+
+    kept.defvjp(lambda x, mask: (kept(x, mask), (x, mask)),
+                lambda residuals, cotangent: (cotangent * 2.0 * np.where(residuals[1] > 0, residuals[0], 0.0), None))
+    x, masks = np.arange(1.0, 7.0).reshape(2, 3), np.array([[1, 0, 1], [0, 0, 1]]).astype(dtype)
+    x, mask = (values if axis == 0 else values[0] for values, axis in zip((x, masks), in_axes, strict=True))
+    rows = 2.0 * np.where(mask > 0, x, 0.0)
+    slope = grad(lambda x, mask: np.sum(vmap(kept, in_axes)(x, mask)))
+    for function in (slope, jit(slope)):
+        np.testing.assert_array_equal(function(x, mask), rows if in_axes[0] == 0 else rows.sum(axis=0))
+
+
 def test_custom_vjp_under_forward_mode() -> None:
     @custom_vjp
     def f(x):
@@ -439,6 +457,26 @@ def test_second_derivatives_inside_loops_are_those_of_the_rule() -> None:
         assert grad(grad(loop))(0.7) == pytest.approx(plain)
         assert jvp(grad(loop), (0.7,), (1.0,))[1] == pytest.approx(plain)
         assert grad(lambda x, loop=loop: jvp(loop, (x,), (1.0,))[1])(0.7) == pytest.approx(plain)
+
+
+def test_a_jvp_rule_whose_tangent_takes_values_and_tangents_of_one_loop() -> None:
+    """Its output is computed apart from the loop, and so takes no part in separating the two."""
+    def power(base: Any, count: Any) -> Any:
+        return fxgrad.lax.while_loop(lambda s: s[0] < count, lambda s: (s[0] + 1, s[1] * base), (0, 1.0))[1]
+
+    @custom_jvp
+    def scaled(base: Any, count: Any) -> Any:
+        return base * base ** count
+
+    @scaled.defjvp
+    def scaled_jvp(primals: Any, tangents: Any) -> Any:
+        value, tangent = jvp(lambda base: power(base, primals[1]), primals[:1], tangents[:1])
+        return scaled(*primals), value * tangents[0] + primals[0] * tangent
+
+    for function in (grad(scaled), jit(grad(scaled))):
+        assert function(1.3, 3) == pytest.approx(4.0 * 1.3 ** 3, rel=1e-14)
+    np.testing.assert_allclose(vmap(grad(scaled), (0, None))(X, 3), 4.0 * X ** 3, rtol=1e-13)
+    assert grad(grad(scaled))(1.3, 3) == pytest.approx(12.0 * 1.3 ** 2, rel=1e-14)
 
 
 def test_functions_that_return_other_containers_of_the_same_values_have_other_rules() -> None:
