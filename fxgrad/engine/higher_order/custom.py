@@ -129,16 +129,16 @@ def separate_tangents(moving: int, outputs: int, name: str, program: Program, in
     marks = [False] * known + [True] * moving
     if not needs_tangent_tape(inputs[:known], inputs[known:]):
         return None
-    reached = dependent_variables(program, marks)
-    if reached.isdisjoint(program.outputs[:outputs]) and reached == dependent_within(program, marks):
+    reached = dependent_within(program, marks)
+    if not reached.isdisjoint(program.outputs[:outputs]):
+        raise ArgumentError(at_user_line(
+            f"{name} returned an output that depends on the tangents. Return the output of the function, and a "
+            "tangent"))
+    if reached == dependent_variables(program, marks):
         return None
     zeros = [Zero(aval) for aval in program.in_avals]
     results, tangents = push_forward(program, [*inputs[:known], *map(instantiate_zeros, zeros[known:])],
                                      [*zeros[:known], *inputs[known:]])
-    if any(type(tangent) is not Zero for tangent in tangents[:outputs]):
-        raise ArgumentError(at_user_line(
-            f"{name} returned an output that depends on the tangents. Return the output of the function, and a "
-            "tangent"))
     return [*results[:outputs], *map(instantiate_zeros, tangents[outputs:])]
 
 

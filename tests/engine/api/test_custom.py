@@ -479,6 +479,19 @@ def test_a_jvp_rule_whose_tangent_takes_values_and_tangents_of_one_loop() -> Non
     assert grad(grad(scaled))(1.3, 3) == pytest.approx(12.0 * 1.3 ** 2, rel=1e-14)
 
 
+def test_a_jvp_rule_that_calls_jvp_of_a_function_with_a_batch_rule() -> None:
+    @fxgrad.custom_batching.custom_vmap
+    def square(x: Any) -> Any:
+        return x * x
+
+    square.def_vmap(lambda size, batched, x: (x * x, True))
+    scaled = custom_jvp(lambda x: square(x))
+    scaled.defjvp(lambda primals, tangents: jvp(square, primals, tangents))
+    for slope in (grad(scaled), jit(grad(scaled))):
+        assert slope(1.5) == 3.0
+        np.testing.assert_array_equal(vmap(slope)(X), 2.0 * X)
+
+
 def test_functions_that_return_other_containers_of_the_same_values_have_other_rules() -> None:
     form: list[Any] = [lambda y: y]
 
