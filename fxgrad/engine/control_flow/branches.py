@@ -155,8 +155,12 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
     return _Side(traced, values, kept, outer, places, shared_arrays)
 
 
-def branch(condition: Any, then: FunctionType, other: FunctionType | None, names: Names, what: str) -> None:
-    """Run one of two blocks in the program; live variables get their joint values."""
+def branch(condition: Any, then: FunctionType, other: FunctionType | None, names: Names, what: str,
+           returned: bool | None = None) -> None:
+    """Run one of two blocks in the program; live variables get their joint values.
+
+    Variables may stay unset on the side after which the function has `returned`.
+    """
     cells = cells_of(then, other)
     owned, items = owned_arrays(cells), owned_items()
     before = read(cells)
@@ -177,7 +181,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
             write(cells, before)
         if sides[0].values.keys() == sides[1].values.keys():  # if one side changes a list, both have it
             break
-    write(cells, containers.change(_choose(what, predicate, sides, containers)))
+    write(cells, containers.change(_choose(what, predicate, sides, containers, returned)))
 
 
 def _run_side(function: FunctionType | None, arrays: BlockArrays) -> None:
@@ -238,8 +242,12 @@ def choose_at_hand(what: str, condition: Any, one: Any, other: Any) -> Any:
     return _select(truth(condition, what), cast_to(one, joined), cast_to(other, joined))
 
 
-def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Containers) -> Values:
-    """Bind the choice between two traced sides; return the joint values by name."""
+def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Containers,
+            returned: bool | None = None) -> Values:
+    """Bind the choice between two traced sides; return the joint values by name.
+
+    Only for the condition `returned` may a side leave the user's variables without values.
+    """
     then, second_side = sides
     results: Values = {}
     recipes: tuple[list[Any], list[Any]] = ([], [])
@@ -252,7 +260,7 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Conta
         if one is None and two is None:
             continue
         if one is None or two is None:
-            if not is_generated(name):
+            if not is_generated(name) and returned is not (one is None):
                 raise refuse(f"`{name}` is set only if {_case(what, one is not None)}, and it is used after. Set it on "
                              "both sides, or before")
             whole = one or two

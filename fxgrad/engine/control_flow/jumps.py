@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fxgrad.engine.control_flow.names import (
     RESULT,
@@ -34,6 +34,17 @@ def unset(flags: Sequence[str], at: ast.AST) -> UnsetFlags:
     node = ast.copy_location(UnsetFlags(flags[0], ast.Load()), at)
     node.flags = tuple(flags)
     return node
+
+
+def _unless(flags: Iterable[str], block: Block) -> ast.If:
+    """Return the branch that runs a block if none of `flags` is set.
+
+    `returned` of a branch is the value of its condition for which the function has returned after it, if there is one.
+    """
+    branch = ast.copy_location(ast.If(unset(sorted(flags), block[0]), block, []), block[0])
+    if {*flags} == {RETURNED}:
+        branch.returned = False  # type: ignore[attr-defined]
+    return branch
 
 
 def assign(name: str, value: ast.expr, at: ast.AST) -> ast.stmt:
@@ -115,7 +126,7 @@ class JumpLowering:
                 continue
             after, more = self._block(rest, loop)
             if after and jumps:
-                out.append(ast.copy_location(ast.If(unset(sorted(jumps), rest[0]), after, []), rest[0]))
+                out.append(_unless(jumps, after))
             else:
                 out += after
             return out, jumps | more
@@ -134,7 +145,12 @@ class JumpLowering:
             rest = []
         body, jumps = self._block(body, loop)
         other, more = self._block(other, loop)
-        out.append(ast.copy_location(ast.If(statement.test, body, other), statement))
+        branch = ast.copy_location(ast.If(statement.test, body, other), statement)
+        if not falls and jumps == {RETURNED}:
+            branch.returned = True  # type: ignore[attr-defined]
+        elif not other_falls and more == {RETURNED}:
+            branch.returned = False  # type: ignore[attr-defined]
+        out.append(branch)
         return jumps | more, rest
 
     def _loop(self, out: Block, statement: ast.While | ast.For, rest: Sequence[ast.stmt],
@@ -170,8 +186,7 @@ class JumpLowering:
         if not falls_through([statement]):
             return jumps & {RETURNED}, []
         if statement.orelse and jumped:
-            first = statement.orelse[0]
-            rest = [ast.copy_location(ast.If(unset(jumped, first), statement.orelse, []), first), *rest]
+            rest = [_unless(jumped, statement.orelse), *rest]
         elif statement.orelse:
             rest = [*statement.orelse, *rest]
         return jumps & {RETURNED}, rest
@@ -180,7 +195,7 @@ class JumpLowering:
         body, jumps = self._block(statement.body, loop)
         other, more = self._block(statement.orelse, loop)
         if other and jumps:
-            other = [ast.copy_location(ast.If(unset(sorted(jumps), other[0]), other, []), other[0])]
+            other = [_unless(jumps, other)]
         handlers = []
         for handler in statement.handlers:
             lowered, found = self._block(handler.body, loop)

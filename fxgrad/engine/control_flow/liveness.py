@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from fxgrad.engine.control_flow.names import bound_names, free_names, nested_functions, read_names
+from fxgrad.engine.control_flow.names import bound_names, free_names, is_generated, nested_functions, read_names
 
 Names = set[str]
 
@@ -36,7 +36,10 @@ class _Liveness:
     def _statement(self, node: ast.stmt, after: Names) -> Names:
         if isinstance(node, ast.If):
             node.live = after | self._outside([*node.body, *node.orelse])  # type: ignore[attr-defined]
-            inside = self.block(node.body, after) | self.block(node.orelse, after)
+            returned = getattr(node, "returned", None)
+            flags = {name for name in after if is_generated(name)}  # all that is read after a `return`
+            inside = self.block(node.body, flags if returned is True else after)
+            inside |= self.block(node.orelse, flags if returned is False else after)
             return read_names(node.test) | (inside - bound_names(node.test))
         if isinstance(node, ast.While):
             tests = read_names(node.test) | {*node.flags}  # type: ignore[attr-defined]
@@ -51,8 +54,9 @@ class _Liveness:
             head = after | {*node.flags}  # type: ignore[attr-defined]
             while (more := head | (self.block(node.body, head) - targets)) != head:
                 head = more
-            self._annotate_loop(node, head, self.block(node.body, head) - targets)
-            return head | read_names(node.iter) | read_names(node.target)
+            turn = self.block(node.body, head) - targets
+            self._annotate_loop(node, head, turn)
+            return (turn if _has_a_turn(node.iter) else head) | read_names(node.iter) | read_names(node.target)
         if isinstance(node, ast.With):
             inside = self.block(node.body, after)
             for item in reversed(node.items):
@@ -80,3 +84,13 @@ class _Liveness:
     def _annotate_loop(self, node: ast.While | ast.For, live: Names, turn: Names) -> None:
         outside = self._outside(node.body)
         node.live, node.turn = live | outside, turn | outside  # type: ignore[union-attr]
+
+
+def _has_a_turn(iterable: ast.expr) -> bool:
+    """Return whether a loop over an expression has a turn, as that over `range(3)` or `(x, y)` has."""
+    if isinstance(iterable, ast.Tuple | ast.List):
+        return any(not isinstance(each, ast.Starred) for each in iterable.elts)
+    if not isinstance(iterable, ast.Call) or not isinstance(iterable.func, ast.Name) or iterable.func.id != "range":
+        return False
+    bounds = [each.value for each in iterable.args if isinstance(each, ast.Constant) and type(each.value) is int]
+    return len(bounds) == len(iterable.args) in {1, 2} and len(range(*bounds)) > 0

@@ -95,11 +95,14 @@ def _names(live: Sequence[str], turn: Sequence[str], stored: Sequence[str], pass
 
 
 def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], stored: Sequence[str],
-        passed: Passed, what: str = "if") -> None:
-    """Run `then` or `other`; `what` is "rest" for code that a `break`, `continue` or `return` skips."""
+        passed: Passed, what: str = "if", returned: bool | None = None) -> None:
+    """Run `then` or `other`; `what` is "rest" for code that a `break`, `continue` or `return` skips.
+
+    `returned` is the condition for which the function has returned, so that it uses no variable afterwards.
+    """
     if is_unknown(condition):
         refuse_in_try("if")
-        stage_branch(condition, then, other, _names(live, (), stored, passed), what)
+        stage_branch(condition, then, other, _names(live, (), stored, passed), what, returned)
     elif condition:
         then()
     elif other is not None:

@@ -188,7 +188,10 @@ class _Rewriter(ast.NodeTransformer):
         test = node.test
         args = [self.visit(test), _name(then, ast.Load(), test),
                 _name(other, ast.Load(), test) if node.orelse else _constant(None, test), *changed]
-        choose = self._call("if_", [*args, _constant("rest", test)] if isinstance(test, UnsetFlags) else args, test)
+        if isinstance(test, UnsetFlags) or hasattr(node, "returned"):
+            what = "rest" if isinstance(test, UnsetFlags) else "if"
+            args += [_constant(what, test), _constant(getattr(node, "returned", None), test)]
+        choose = self._call("if_", args, test)
         return [*defined, _at(ast.Expr(choose), test)]
 
     def visit_While(self, node: ast.While) -> Any:

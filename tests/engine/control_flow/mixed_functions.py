@@ -539,3 +539,29 @@ def complex_of_parts(x, n):
         z = z + complex(1.0, x) + complex(n)
         k += 1
     return (z, k)
+
+
+def set_unless_returned(x, n):
+    for k in range(4):
+        if x * k > 3.5:
+            return -x, 0.0
+        for j in range(2):
+            if x * j > 1.3:
+                return x * j, 1.0
+            last = x + j
+        scaled = 2.0 * last
+        x = x + 0.25 * n
+    return scaled + last, 2.0
+
+
+def containers_unless_returned(x, n):
+    for v in np.array([0.2, 0.5, 0.9]) * x:
+        if v > 1.1:
+            return v, n
+        elif v > 0.6:
+            pair, named = [v, 2.0 * v], {"a": x}
+        else:
+            if v < -0.5:
+                return x, n
+            pair, named = [x, v], {"a": v}
+    return pair[1] + named["a"], n + 1
