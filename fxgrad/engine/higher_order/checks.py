@@ -24,6 +24,7 @@ from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import program_property, used_axes
+from fxgrad.engine.core.regions import rewrite_programs
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors import callbacks
 from fxgrad.engine.executors import numpy as numpy_executor
@@ -40,6 +41,7 @@ from fxgrad.engine.higher_order.scan import Loop, scan_p
 from fxgrad.engine.higher_order.solve import linear_solve_p, root_operands, root_p, solve_operands
 from fxgrad.engine.higher_order.sweep import bind_sweep, sweep_p
 from fxgrad.engine.higher_order.while_loop import bind_while, while_p
+from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.comparison import and_
 from fxgrad.engine.ops.reductions import reduce_and
 from fxgrad.engine.tracing.apply import apply_equations
@@ -165,6 +167,19 @@ def gather_checks(program: Program, is_final: bool = False) -> Program:
         return [*outputs, functools.reduce(and_, flags) if flags else Literal(True, HOLDS)], None
 
     return derive(program, ("gathered checks", is_final), build, program.in_avals).program
+
+
+def _without_checks(program: Program) -> Program:
+    """Return `program` without checks, at any depth."""
+    def build(*values: Any) -> tuple[list[Any], None]:
+        def step(equation: Equation, inputs: list[Any]) -> Sequence[Any]:
+            if equation.primitive is check_p:
+                return []
+            params = rewrite_programs(equation, lambda region: _without_checks(region.program)).params
+            return bind(equation.primitive, *inputs, **params)
+        return interpret(program, values, step), None
+
+    return derive(program, "without checks", build, program.in_avals).program if has_checks(program) else program
 
 
 def _all(condition: Any) -> Any:
@@ -308,7 +323,10 @@ class Diagnosis(StructuralKey):
 
 def _batch_by_flag(primitive: Primitive, size: int, values: Sequence[Any], axes: Sequence[int | None],
                    params: dict[str, Any]) -> tuple[list[Any], list[int | None]] | None:
-    """Batch an operation with one more output, whether its checks held in the lane, which is checked after it."""
+    """Batch an operation with one more output, whether its checks held in the lane, which is checked after it.
+
+    Checks of functions with derivatives of their own, which keep their rules, are computed apart from the results.
+    """
     programs = [each for given in params.values() for each in (given if isinstance(given, tuple) else [given])
                 if isinstance(each, Program)]
     rule = gather_rules.of(primitive)
@@ -322,9 +340,19 @@ def _batch_by_flag(primitive: Primitive, size: int, values: Sequence[Any], axes:
     def with_flag(*given: Any) -> tuple[list[Any], None]:
         return rule([*given], params, False), None
 
-    avals = [aval_of(value).without_axis(axis) for value, axis in zip(values, axes, strict=True)]
-    key = primitive, *params.items()
-    whole, flagged = (derive(programs[0], (build.__name__, *key), build, avals).program for build in (alone, with_flag))
+    def with_flag_apart(*given: Any) -> tuple[list[Any], None]:
+        outputs = apply_equations(_without_checks(whole), given)
+        return [*outputs, rule([*map(stop_gradient, given)], params, True)[-1]], None
+
+    def derived_by(build: Callable[..., tuple[list[Any], None]]) -> Program:
+        avals = [aval_of(value).without_axis(axis) for value, axis in zip(values, axes, strict=True)]
+        return derive(programs[0], (build.__name__, primitive, *params.items()), build, avals).program
+
+    whole, flagged = derived_by(alone), derived_by(with_flag)
+    if has_checks(flagged):
+        flagged = derived_by(with_flag_apart)
+    if has_checks(flagged):
+        return None
     derived = batched_program(flagged, size, tuple(axes), (None,) * len(flagged.outputs))
     *outputs, flag = derived(values)
     *marks, differs = derived.extra

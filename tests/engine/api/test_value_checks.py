@@ -522,6 +522,38 @@ def test_a_check_in_a_loop_that_entries_leave_at_different_turns() -> None:
         f"6 is the sixth\n  at {place} (in turn)\n  in turn 6 of a while loop\n  in entry 1 of the batch"))
 
 
+@pytest.mark.slow
+def test_a_check_in_a_loop_of_a_function_with_derivatives_of_its_own() -> None:
+    @fxgrad.custom_jvp
+    def square(x):
+        check(x < 10.0, "{x} is too much", x=x)
+        return x * x
+
+    square.defjvp(lambda primals, tangents: (square(*primals), 2.0 * primals[0] * tangents[0]))
+    root = fxgrad.implicit(root=lambda y, x: y * y - x)(lambda x: fnp.where(x < 10.0, fnp.sqrt(x), 0.0))
+    n, numbers = np.array([1, 0, 2]), np.array([2.0, 20.0, 2.0])
+
+    def squares(x, n):
+        return lax.fori_loop(0, n, lambda i, x: square(x), x)
+
+    def roots(x, n):
+        return lax.while_loop(lambda state: state[0] < n, lambda state: (state[0] + 1, root(state[1])), (0, x))[1]
+    message = (f"25.0 is too much\n  at {line_of(square.__wrapped__, 2)}\n  in turn 1 of 2 of a for loop\n"
+               "  in entry 2 of the batch")
+    for batched in (vmap(squares), jit(vmap(squares)), vmap(jit(squares))):
+        np.testing.assert_allclose(batched(numbers, n), [4.0, 20.0, 16.0])
+        assert raised(batched, np.array([2.0, 20.0, 5.0]), n) == message
+    slopes = jit(vmap(grad(squares))), jit(grad(lambda *given: vmap(squares)(*given).sum()))
+    for slope in slopes:
+        np.testing.assert_allclose(slope(numbers, n), [4.0, 1.0, 32.0])
+        assert raised(slope, np.array([2.0, 20.0, 5.0]), n).startswith("25.0 is too much")
+    for batched in (vmap(roots), jit(vmap(roots))):
+        np.testing.assert_allclose(batched(numbers, n), [2 ** 0.5, 20.0, 2 ** 0.25])
+        assert raised(batched, numbers, np.array([1, 1, 1])).endswith(
+            "in turn 0 of a while loop\n  in entry 1 of the batch")
+    np.testing.assert_allclose(jit(vmap(grad(roots)))(np.array([4.0, 20.0, 9.0]), n), [0.25, 1.0, 0.25 * 9.0 ** -0.75])
+
+
 # --- compiled, by one flag -------------------------------------------------------------------------------------------
 
 
