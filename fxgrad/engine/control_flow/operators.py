@@ -19,6 +19,7 @@ from fxgrad import lax
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
+from fxgrad.engine.api.programs import eval_shape
 from fxgrad.engine.control_flow.arrays import ArrayItems
 from fxgrad.engine.control_flow.arrays import attribute as attribute  # noqa: PLC0414  (an operator of converted code)
 from fxgrad.engine.control_flow.arrays import augmented as augmented  # noqa: PLC0414
@@ -255,7 +256,8 @@ class Sequences:
 
     def __iter__(self) -> Iterator[Any]:
         if is_unknown(self.length):
-            raise refuse("the length of this sequence is traced. Go over it in a `for` statement")
+            raise refuse("the length of this sequence is traced. Go over it in a `for` statement, or in sum(), any() "
+                         "or all() of a comprehension")
         return self.plain()
 
 
@@ -745,11 +747,75 @@ def _sum(items: Any, *start: Any, **kwargs: Any) -> Any:
 
 
 def _any(items: Any) -> Any:
-    return boolean("or", False, *[lambda each=each: each for each in items])
+    found: Any = False
+    for each in items:
+        found = boolean("or", found, lambda each=each: _truth(each))
+        if found is True:
+            break
+    return found
 
 
 def _all(items: Any) -> Any:
-    return boolean("and", True, *[lambda each=each: each for each in items])
+    return not_(_any(not_(each) for each in items))
+
+
+def _truth(value: Any) -> Any:
+    return truth(value, "any") if is_unknown(value) else bool(value)
+
+
+def reduced(function: Any, listed: bool, width: int, items: Any, element: Callable[..., Any],
+            keep: Callable[..., Any] | None, *start: Any) -> Any:
+    """Return what `sum`, `any` or `all` makes of a comprehension, whose length and filter may be traced.
+
+    `element` and `keep`, the filter, take an item, or its `width` parts if that is not 0.
+    """
+    def parts(each: Any) -> tuple[Any, ...]:
+        return tuple(each) if width else (each,)
+
+    step = _STEPS.get(function)
+    is_staged = isinstance(items, Sequences) and is_unknown(items.length)
+    if step is None or not (is_staged or keep is not None):
+        values = (element(*parts(each)) for each in items if keep is None or known(
+            keep(*parts(each)), "the filter of a comprehension"))
+        return called(function)([*values] if listed else values, *start)
+    total = start[0] if start else 0 if function is sum else False
+    if function is all:  # unless any is false
+        return not_(reduced(any, listed, width, items, lambda *given: not_(element(*given)), keep))
+
+    def turn(each: Any) -> None:
+        nonlocal total
+        given = parts(each)
+        total = step(total, lambda: True if keep is None else keep(*given), lambda: element(*given))
+
+    if not is_staged:
+        for each in items:
+            turn(each)
+            if function is any and total is True:
+                break
+        return total
+    refuse_in_try(function.__name__)
+    if function is sum:
+        def one(number: Any) -> Any:
+            return total + element(*parts(items.item(number)))
+
+        of_turn = eval_shape(one, np.int64(0))
+        if of_turn.shape:
+            total = fnp.zeros(of_turn.shape, of_turn.dtype) + total
+    loop("for", None if function is sum else lambda: not_(total), turn, Names(["total"], [], ["total"]),
+         Counter(items.length, items.item), guaranteed=False)
+    return total
+
+
+def _added(total: Any, is_kept: Thunk, value: Thunk) -> Any:
+    return if_expression(is_kept(), lambda: total + value(), lambda: total)
+
+
+def _found(found: Any, is_kept: Thunk, value: Thunk) -> Any:
+    return boolean("or", found, lambda: _truth(boolean("and", is_kept(), value)))
+
+
+_STEPS: dict[Any, Callable[[Any, Thunk, Thunk], Any]] = {sum: _added, any: _found, all: _found}
+"""How `reduced` adds an item to what was found before it."""
 
 
 def _int(*args: Any, **kwargs: Any) -> Any:

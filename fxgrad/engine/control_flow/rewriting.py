@@ -41,6 +41,7 @@ _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetCom
 _STORES = ("append", "extend", "insert", "setdefault", "update")
 """Methods of lists and dicts that store arguments, or the items of these."""
 _SEQUENCES = ("range", "zip", "enumerate", "reversed")
+_REDUCTIONS = ("sum", "any", "all")
 
 
 def rewrite(node: FunctionNode) -> FunctionNode:
@@ -538,6 +539,8 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and self._parameters:
             node.args = [_name("__class__", ast.Load(), node), _name(self._parameters[0], ast.Load(), node)]
             return node
+        if (reduced := self._reduction(node)) is not None:
+            return reduced
         target = changed_by_call(node)
         changes = isinstance(node.func, ast.Attribute) and target is not None and (
             not isinstance(target, ast.Name) or target.id in self._own)
@@ -558,6 +561,35 @@ class _Rewriter(ast.NodeTransformer):
             lent.insert(0, self._depth(node.func))
         node.func = self._call("called", [self.visit(node.func), *lent], node.func)
         return node
+
+    def _reduction(self, node: ast.Call) -> ast.expr | None:
+        """Return the operator for `sum`, `any` or `all` of a comprehension, whose length and filter may be traced."""
+        if not (isinstance(node.func, ast.Name) and node.func.id in _REDUCTIONS and node.args and isinstance(
+                node.args[0], ast.GeneratorExp | ast.ListComp)) or any(
+                    each.arg is None for each in node.keywords) or any(
+                        isinstance(each, ast.Starred) for each in node.args):
+            return None
+        comprehension, *others = node.args
+        first, *more = comprehension.generators
+        targets = first.target.elts if isinstance(first.target, ast.Tuple) else [first.target]
+        if more or first.is_async or has_walrus(comprehension) or not all(
+                isinstance(each, ast.Name) for each in targets):
+            return None
+        names = [each.id for each in targets if isinstance(each, ast.Name)]
+        element = _lambda(names, self._of_item(names, comprehension.elt))
+        keep = _constant(None, node)
+        if first.ifs:
+            test = first.ifs[0] if len(first.ifs) == 1 else _at(ast.BoolOp(ast.And(), first.ifs), first.ifs[0])
+            keep = _lambda(names, self._of_item(names, test))
+        return self._call("reduced", [
+            self.visit(node.func), _constant(isinstance(comprehension, ast.ListComp), node),
+            _constant(len(names) if isinstance(first.target, ast.Tuple) else 0, node), self._sequence(first.iter),
+            element, keep, *map(self.visit, others), *(each.value for each in node.keywords)], node)
+
+    def _of_item(self, names: list[str], node: ast.expr) -> ast.expr:
+        """Return the rewritten expression in which `names` are parameters of a function."""
+        inner = ast.Lambda(_arguments(names), node)
+        return _Rewriter(inner, self._own | self._around, self._changes).function(inner).body  # type: ignore[return-value]
 
     def _is_place(self, node: ast.expr) -> bool:
         """Return whether an argument is a name, or an attribute or an item of one: it may be lent."""
@@ -618,7 +650,7 @@ class _Rewriter(ast.NodeTransformer):
     def _comprehension(self, node: Any) -> Any:
         for generator in node.generators:
             around, self._in_iterable = self._in_iterable, True
-            generator.iter = self.visit(generator.iter)
+            generator.iter = self._sequence(generator.iter)
             self._in_iterable = around
             generator.target = self.visit(generator.target)
             generator.ifs = [self.visit(each) for each in generator.ifs]

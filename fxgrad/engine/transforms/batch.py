@@ -48,8 +48,7 @@ class Batch(Interpreter):
 
     def equation(self, equation: Equation, inputs: list[Batched]) -> list[Batched]:
         primitive, values, axes = equation.primitive, [item.value for item in inputs], [item.axis for item in inputs]
-        if all(axis is None for axis in axes) and (
-                self.name is None or self.name not in collective_axes(primitive, equation.params)):
+        if all(axis is None for axis in axes) and (self.name is None or not _involves(self.name, equation)):
             outputs = [Batched(output, None) for output in bind(primitive, *values, **equation.params)]
         else:
             results, out_axes = primitive.batch(self.size, rule_inputs(primitive, values), axes, **equation.params)
@@ -63,6 +62,12 @@ class Batch(Interpreter):
 
     def constant(self, array: Any) -> Batched:
         return Batched(array, None)
+
+
+def _involves(name: str, equation: Equation) -> bool:
+    """Return whether an operation has collectives over an axis, or programs whose types tell of it."""
+    return name in collective_axes(equation.primitive, equation.params) or any(
+        name in aval.vma for region in equation.regions for aval in region.program.in_avals)
 
 
 class batching_over:  # noqa: N801  (used as `with batching_over(name):`)

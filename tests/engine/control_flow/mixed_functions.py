@@ -565,3 +565,23 @@ def containers_unless_returned(x, n):
                 return x, n
             pair, named = [x, v], {"a": v}
     return pair[1] + named["a"], n + 1
+
+
+def sums_of_traced_length(x, n):
+    count = int(abs(x) * n)
+    table = np.outer(np.arange(1.0, 7.0), np.array([x, 1.0]))
+    total = sum(table[k] * k for k in range(count))
+    filtered = sum(table[k, 0] for k in range(count) if table[k, 0] < 1.5 if k != 1)
+    pairs = sum((a * b for a, b in enumerate(table[:, 0]) if b < 3), 10.0)
+    return total, filtered, pairs, sum(1 for v in table[:, 0] if v > 2.0), sum([table[k, 1] for k in range(count)])
+
+
+def any_and_all_of_traced_length(x, n):
+    count = int(abs(x) * n)
+    values = np.array([0.1, 0.4, 0.3, 0.9, 2.0, 3.0]) * x
+    rising = all(values[k] <= values[k + 1] for k in range(count))
+    peak = any(v > 2.0 for v in values if v != values[4])
+    seen = any(values[k] == x for k in range(count)), any([x, 0.0]), all([values[0], n])
+    best = sum(values[k] for k in range(count) if all(values[j] <= values[k] for j in range(count)))
+    return (best if rising else -x), peak, seen
+

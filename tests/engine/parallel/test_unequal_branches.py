@@ -59,3 +59,17 @@ def test_derivatives(name: str) -> None:
     step = 1e-6
     ends = [fxgrad.grad(sharded)(W + sign * step * np.cos(W), X + sign * step * np.cos(X)) for sign in (1, -1)]
     np.testing.assert_allclose(hessian, (ends[0] - ends[1]) / (2 * step), 2e-8, 2e-9)
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_a_jitted_branch_on_values_that_are_equal_on_all_devices(check_vma: bool) -> None:
+    """XLA compiles the jitted function alone, where there is no axis that values of unchecked types would vary over."""
+    @fxgrad.jit
+    def branch(w: Any, x: Any) -> Any:
+        return fxgrad.lax.cond(fnp.sum(x) > 0, lambda: fnp.sum(fnp.exp(-x * x)), lambda: fnp.sum(x * w))
+
+    mapped = fxgrad.shard_map(branch, mesh=jax.make_mesh((2,), ("i",)), in_specs=(P(), P()), out_specs=P(),
+                              check_vma=check_vma)
+    positive, negative = np.array([0.5, 1.0, -0.2]), np.array([-0.5, -1.0, 0.2])
+    np.testing.assert_allclose(fxgrad.grad(mapped, 1)(W, positive), -2.0 * positive * np.exp(-positive ** 2), 1e-14)
+    np.testing.assert_allclose(fxgrad.grad(mapped, 1)(W, negative), W, 1e-14)
