@@ -68,3 +68,23 @@ def test_others_are_refused_with_the_line(name: str, other: Any) -> None:
 def test_functions_refuse_what_operators_leave_to_others() -> None:
     with pytest.raises(ArgumentError, match=r"^an operand must be an array or a number, got Kernel\n"):
         fxgrad.vmap(lambda x: fnp.multiply(x, Kernel()))(np.ones(2))
+
+
+@pytest.mark.parametrize("repeat", [lambda n: [0.0] * n, lambda n: n * [0.0], lambda n: (1, 2) * (n + 1),
+                                    lambda n: [[0] * 2] * n, lambda n: [1] * (n > 2)])
+@pytest.mark.parametrize("wrap", [fxgrad.jit, lambda f: lambda n: fxgrad.vmap(f)(np.array([n, n]))],
+                         ids=["jit", "vmap"])
+def test_lists_repeated_by_traced_integers_are_refused(repeat, wrap) -> None:
+    """In Python the number of items is the integer; as a product they would be an array of one item."""
+    kind = type(repeat(3)).__name__
+    with pytest.raises(ArgumentError, match=rf"^a {kind} times an integer is the {kind} repeated in Python, and this "
+                       rf"integer is traced \((i64|bool)\*?\[\]\)\. Make it a static argument, so that the length is "
+                       rf"known; for the product with each element, write fxgrad\.numpy\.array\({kind}\) \* n\n  at "):
+        wrap(repeat)(3)
+
+
+def test_lists_times_traced_floats_and_arrays_are_products() -> None:
+    np.testing.assert_array_equal(fxgrad.jit(lambda x: x * [1.0, 2.0])(2.5), [2.5, 5.0])
+    np.testing.assert_array_equal(fxgrad.jit(lambda v: [1, 2] * v)(np.array([3, 4])), [3, 8])
+    np.testing.assert_array_equal(fxgrad.jit(lambda n: np.array([1, 2]) * n)(3), [3, 6])
+

@@ -479,11 +479,24 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
     elif is_record(function) and type(type(function).__call__) is FunctionType:
         return MethodType(called(type(function).__call__, depth, *shifted(arguments, 1)), function)
     elif kind in _FUNCTIONS_OF_NUMPY and current.get() is not None:
-        return lambda *args, **kwargs: (
-            call_on_slices(function, *args, **kwargs) if has_traced_slice(args) else function(*args, **kwargs))
+        return functools.partial(_call_numpy, function)
     else:
         check_method(function)
     return function
+
+
+def _call_numpy(function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Return `function(*args)` of NumPy; it does not see by itself that a list holds traced numbers."""
+    if has_traced_slice(args):
+        return call_on_slices(function, *args, **kwargs)
+    if not any(type(each) is Tracer for each in args):
+        for each in args:
+            numbers = [leaf for leaf in tree.leaves(each) if type(leaf) is Tracer] if type(each) is list else []
+            if numbers and not isinstance(function, np.ufunc):
+                return numbers[0].__array_function__(function, (Tracer,), args, kwargs)
+            if numbers:
+                return numbers[0].__array_ufunc__(function, "__call__", *args, **kwargs)
+    return function(*args, **kwargs)
 
 
 def _instance(kind: type, begin: Callable[..., None], /, *args: Any, **kwargs: Any) -> Any:

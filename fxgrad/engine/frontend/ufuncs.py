@@ -52,6 +52,8 @@ def operator_pair(name: str, function: Function) -> tuple[Function, Function]:
     computes, as in Python's data model and in jax.
     """
     def with_others(x: Any, y: Any) -> Any:
+        if name == "mul":
+            _refuse_repetition(x, y)
         try:
             return function(x, y)
         except ArgumentError:
@@ -61,6 +63,18 @@ def operator_pair(name: str, function: Function) -> tuple[Function, Function]:
 
     make = _operators.get(function)
     return (with_others, lambda self, other: function(other, self)) if make is None else make(with_others)
+
+
+def _refuse_repetition(x: Any, y: Any) -> None:
+    """Raise for a list or tuple times a traced integer, which repeats it in Python, and NumPy's integers too."""
+    for repeated, count in ((x, y), (y, x)):
+        if isinstance(repeated, list | tuple) and type(count) is Tracer and not count.shape and (
+                count.dtype.kind in "iub"):
+            word = type(repeated).__name__
+            raise ArgumentError(at_user_line(
+                f"a {word} times an integer is the {word} repeated in Python, and this integer is traced "
+                f"({count.aval}). Make it a static argument, so that the length is known; for the product with each "
+                f"element, write fxgrad.numpy.array({word}) * n"))
 
 
 def has_reflected(name: str, other: Any) -> bool:

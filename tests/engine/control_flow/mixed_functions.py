@@ -585,3 +585,11 @@ def any_and_all_of_traced_length(x, n):
     best = sum(values[k] for k in range(count) if all(values[j] <= values[k] for j in range(count)))
     return (best if rising else -x), peak, seen
 
+
+def numpys_functions_of_lists_of_numbers(x, n):
+    values = [x, 0.5 * n, 1.0]
+    while sum(values) < 9:
+        values = [np.sum([values[0], n]), np.mean(values) + 1.0, np.dot([x, 1.0, n], values) ** 2 + 2.0]
+    norm = np.linalg.norm([x, n]) + np.interp(x, [-1.0, 2.0], [values[0], n])
+    return norm, np.sqrt([values[2], n]), np.cumsum([x, n]), np.array_equal([x, n], values[:2]), np.max(values)
+
