@@ -451,6 +451,11 @@ def augmented(variable: FunctionType, name: str, value: Any) -> None:
         raise refuse(f"an operator such as += changes the array of `{name}` in place inside {around.text}, and another "
                      f"name may hold that array. Write {name} = {name} + ...")
     mutable(target)
+    if type(target) is Tracer and count_marks(target):  # in the first turn of a loop, Python would count the mark too
+        cell = cell_of(variable)
+        del target
+        if is_sole(cell):
+            _hold_copy(cell, cell.cell_contents)
 
 
 class ArrayItems(Place):

@@ -593,3 +593,20 @@ def numpys_functions_of_lists_of_numbers(x, n):
     norm = np.linalg.norm([x, n]) + np.interp(x, [-1.0, 2.0], [values[0], n])
     return norm, np.sqrt([values[2], n]), np.cumsum([x, n]), np.array_equal([x, n], values[:2]), np.max(values)
 
+
+def arrays_changed_in_place_until_a_break(x, n):
+    r, total = np.outer(np.array([x, 1.0, 2.0]), np.ones(2)), 0.0
+    residual = r[:, 0] - 0.5
+    for k in range(6):
+        residual -= 0.25 * n
+        if residual @ residual > 9.0:
+            break
+    for row in r:
+        for k in range(n):
+            row *= 0.5
+            residual += row[0]
+            if row[1] < 0.3:
+                break
+        total += residual[0]
+    return r, residual, total
+
