@@ -1,6 +1,6 @@
 """Functions that mix what Python has: nested data, patterns, early exits, closures, objects, kinds of numbers."""
 
-# ruff: noqa: B007
+# ruff: noqa: B007, PLW2901
 
 from __future__ import annotations
 
