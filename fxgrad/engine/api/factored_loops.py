@@ -179,8 +179,8 @@ def _exchanged(program: Program, first: int, second: int) -> Program:
     return select_inputs(program, (*places[:first], *places[first + second:], *places[first:first + second]))
 
 
-def _looped(push: Push, equation: Equation, body: Program, consts: list[Any], carry: list[Any],
-            stacked: Sequence[_Rows | None], entries: Sequence[Aval],
+def _looped(push: Push, equation: Equation, body: Program, consts: Sequence[Any],
+            carry: Sequence[Any], stacked: Sequence[_Rows | None], entries: Sequence[Aval],
             run: Callable[[Program, list[Any], list[Any]], list[Any]]) -> list[Any] | None:
     """Return the outputs of a loop, given its operands and what runs it: (step, captured values, carry).
 
@@ -190,7 +190,7 @@ def _looped(push: Push, equation: Equation, body: Program, consts: list[Any], ca
     first, last = len(consts), len(consts) + len(carry)
     avals = body.in_avals[first:last]
     begin = [_wholes(push, value, aval) for value, aval in zip(carry, avals, strict=True)]
-    moves = _moving(body, *([type(value) is Factored for value in values] for values in (consts, carry)),
+    moves = _moving(body, [type(value) is Factored for value in consts], [type(value) is Factored for value in carry],
                     [rows is not None for rows in stacked])
     # None for known values, such as a count. What depends on the input and is not factored is 0.
     forms = [_forms_of(push, wholes) if moving else None for wholes, moving in zip(begin, moves, strict=False)]
