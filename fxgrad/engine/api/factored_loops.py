@@ -7,7 +7,8 @@ terms that any of them has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.engine.api.factored_values import (
@@ -32,6 +33,7 @@ from fxgrad.engine.higher_order.scan import bind_scan
 from fxgrad.engine.higher_order.sweep import bind_sweep, sweep_groups
 from fxgrad.engine.higher_order.wiring import select_inputs
 from fxgrad.engine.ops.structural import broadcast_to, convert, reshape, zeros
+from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.batch import Batched, put_axis
@@ -266,35 +268,53 @@ def switched(push: Push, equation: Equation, inputs: list[Any]) -> list[Any]:
     marks = [type(value) is Factored for value in operands]
     moves = [*map(any, zip(*(dependent_outputs(branch, marks) for branch in branches), strict=True))]
 
-    def branch_of(program: Program, taken: Callable[[Any, int], list[Any]]) -> Derived:
+    def traced(branch: Program) -> tuple[Program, list[Any], list[Any]]:
+        """Return a branch of arrays, its captured values, and its results, whose arrays it returns in their order."""
+        results: list[Any] = []
+
         def run(*values: Any) -> list[Any]:
             given = iter(values)
-            results = Interpreter.run(push, program, [with_arrays(value, given) for value in operands])
-            return [array for place, result in enumerate(results) for array in taken(result, place)]
-        return Derived(*trace_at(run, [*map(aval_of, arrays)], mode=WITH_LITERALS), None)
+            found = Interpreter.run(push, branch, [with_arrays(value, given) for value in operands])
+            results.extend(_wholes(push, result, aval) if type(result) is Factored else result
+                           for result, aval in zip(found, avals, strict=True))
+            return [array for result in results for array in (
+                [whole.array for whole in result] if type(result) is list else [result.value])]
+        return *trace_at(run, [*map(aval_of, arrays)], mode=WITH_LITERALS), results
 
-    forms: list[Forms | None] = [{} for _ in avals]  # None for dense outputs
+    parts = [traced(branch) for branch in branches]
+    terms: list[list[_Whole] | None] = []  # None for dense outputs
+    forms: list[Forms] = []
+    for place, aval in enumerate(avals):
+        given = [results[place] for _, _, results in parts]
+        own = [_forms_of(push, each) for each in given if type(each) is list]
+        forms.append(functools.reduce(_joined, own, Forms()))
+        shared = [_term_of(push, *form) for form in forms[-1].items()]
+        is_dense = any(type(each) is Batched and each.axis is not None for each in given) or (
+            2 * sum(push.size_of(term.labels) for term in shared) > push.size * aval.size)
+        terms.append(None if is_dense else shared)
 
-    def note(result: Any, place: int) -> list[Any]:
-        before = forms[place]
-        is_dense = before is None or (type(result) is Batched and result.axis is not None)
-        forms[place] = None if before is None or is_dense else _joined(
-            before, _forms_of(push, _wholes(push, result, avals[place])))
-        return []
-    for program in branches:
-        branch_of(program, note)
-    terms = [None if own is None else [_term_of(push, *form) for form in own.items()] for own in forms]
-    terms = [None if own is None or 2 * sum(push.size_of(term.labels) for term in own) > push.size * aval.size else own
-             for own, aval in zip(terms, avals, strict=True)]
+    def alike(program: Program, captured: list[Any], results: list[Any]) -> Derived:
+        """Return a branch that returns the arrays of the terms of all."""
+        def taken(result: Any, place: int, values: Iterator[Any]) -> list[Any]:
+            own, aval = terms[place], avals[place]
+            if type(result) is list:
+                wholes = [whole._replace(array=next(values)) for whole in result]
+                if own is not None:
+                    return _fill(push, forms[place], wholes, aval)
+                result = push.dense(_factored(aval, wholes, [whole.array for whole in wholes]))
+            else:
+                result = Batched(next(values), result.axis)
+            if not moves[place]:
+                return [result.value]
+            return [put_axis(result, push.size, aval.ndim)] if own is None else _fill(push, forms[place], [], aval)
 
-    def arrays_at(result: Any, place: int) -> list[Any]:
-        own, aval = forms[place], avals[place]
-        if not moves[place]:
-            return [result.value]
-        if own is None or terms[place] is None:
-            return [put_axis(push.dense(result) if type(result) is Factored else result, push.size, aval.ndim)]
-        return _fill(push, own, _wholes(push, result, aval), aval)
-    found = iter(bind_cond(index.value, [branch_of(program, arrays_at) for program in branches], arrays))
+        def run(*values: Any) -> list[Any]:
+            given = iter(apply_equations(program, values))
+            return [array for place, result in enumerate(results) for array in taken(result, place, given)]
+        whole, more = trace_at(run, program.in_avals, mode=WITH_LITERALS)
+        return Derived(whole, [*more, *captured], None)
+
+    found = iter(bind_cond(index.value, [alike(*part) for part in parts], arrays))
     return [Batched(next(found), None if not moving else aval.ndim) if not moving or own is None else
             _factored(aval, own, [next(found) for _ in own])
             for own, moving, aval in zip(terms, moves, avals, strict=True)]
