@@ -10,15 +10,16 @@ import numpy as np
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.program import Atom, Equation, Program
+from fxgrad.engine.core.regions import Region, replace_programs
+from fxgrad.engine.core.walk import eval_program
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.frontend.flat import TracedCall, check_leaf, constant_name, parameter_names, trace_flat
 from fxgrad.engine.higher_order.wiring import cast_outputs, cast_to, rewire
 from fxgrad.engine.ops.structural import convert_element_type_p
 from fxgrad.engine.ops.varying import pvary
-from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.provenance import is_shown, note_around
-from fxgrad.engine.tracing.tape import Tape, aval_of, current
+from fxgrad.engine.tracing.tape import Tape, aval_of, bind_equation, current
 from fxgrad.engine.tracing.trace import inner_mode, takes_literals
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -152,26 +153,82 @@ def trace_step(what: str, function: Callable[..., Any], init: FlatTree, entries:
 def _of_strong_carry(program: Program, first: int, carry: Sequence[Aval], wanted: Sequence[Aval]) -> Program | None:
     """Return the program that a step records for a carry of the `wanted` types, given that for a weak `carry`.
 
-    The carry begins with the input at `first`, after those that the step captured.
-
-    None if the step is to be traced again, since it may record other operations: a weak value changes its dtype, meets
-    another one or is converted, as numbers are that give way to arrays, or goes into a function of an operation.
+    The carry begins with the input at `first`, after those that the step captured. None if the step is to be traced
+    again, since it may record other operations.
     """
     if any(one.dtype != other.dtype or one.vma != other.vma for one, other in zip(carry, wanted, strict=True)) or (
             is_shown(current.get())):  # whose variables have the names in the function
         return None
-    weak = {var for var, one, other in zip(program.inputs[first:], carry, wanted, strict=False) if one != other}
+    types = [*program.in_avals[:first], *wanted, *program.in_avals[first + len(carry):]]
+    changed = [one != other for one, other in zip(program.in_avals, types, strict=True)]
+    return None if _changing(program, changed) is None else _of_types(program, types)
+
+
+def _changing(program: Program, changed: Sequence[bool]) -> set[Atom] | None:
+    """Return the variables whose types may change if the weak inputs marked `changed` become strong.
+
+    None if other operations may be recorded: a weak value changes its dtype, meets another one or is converted, as
+    numbers are that give way to arrays, or an inner loop carries it that begins with another number.
+    """
+    weak: set[Atom] = {var for var, marked in zip(program.inputs, changed, strict=True) if marked}
     for equation in program.equations:
         if weak.isdisjoint(equation.inputs):
             continue
         met = equation.outputs if equation.primitive is convert_element_type_p else ()
         # A condition meets no number: it selects one.
-        if equation.regions or len({atom.aval.dtype for atom in (*equation.inputs, *met)} - {dtypes.bool_}) > 1:
+        if not _regions_stay(equation, [atom in weak for atom in equation.inputs]) if equation.regions else len(
+                {atom.aval.dtype for atom in (*equation.inputs, *met)} - {dtypes.bool_}) > 1:
             return None
         weak.update(var for var in equation.outputs if var.aval.weak)
-    types = [*program.in_avals[:first], *wanted, *program.in_avals[first + len(carry):]]
-    return derive(program, ("strong carry", tuple(wanted)), lambda *values: (apply_equations(program, values), None),
-                  types).program
+    return weak
+
+
+def _regions_stay(equation: Equation, changed: Sequence[bool]) -> bool:
+    """Return whether the programs of an equation record the same operations if the marked operands become strong."""
+    linked = {link.place for region in equation.regions for link in region.inputs}
+    unlinked = any(marked and place not in linked for place, marked in enumerate(changed))
+    if unlinked or equation.primitive.calls_user_code:
+        return False
+    for region in equation.regions:
+        marks = [link.place >= 0 and changed[link.place] for link in region.inputs]
+        found = _changing(region.program, marks)
+        carried = [index for index, link in enumerate(region.inputs) if link.how == "carry"]
+        after = [var for var, link in zip(region.program.outputs, region.outputs, strict=True) if link.how == "carry"]
+        if region.role not in _ROLES or found is None or any(
+                var in found and not marks[index] for index, var in zip(carried, after, strict=False)):
+            return False
+    return True
+
+
+_ROLES = ("inline", "call", "recomputed", "branch", "body", "condition")
+"""The roles of programs whose types follow from those of their operands."""
+
+
+def _of_types(program: Program, types: Sequence[Aval]) -> Program:
+    """Return `program` for inputs of other types, which differ in weakness, and so with its inner programs."""
+    def step(equation: Equation, values: list[Any]) -> list[Any]:
+        if equation.regions and any(
+                atom.aval != aval_of(value) for atom, value in zip(equation.inputs, values, strict=True)):
+            programs = [_of_operands(region, values) for region in equation.regions]
+            equation = equation.replace(equation.inputs, replace_programs(
+                equation.params, equation.regions, programs))
+        return bind_equation(equation, values)
+
+    return derive(program, ("types", tuple(types)), lambda *values: (
+        eval_program(program, [*program.constants, *values], step), None), types).program
+
+
+def _of_operands(region: Region, operands: Sequence[Any]) -> Program:
+    """Return the program of a region for operands of other types, which returns the carry that it takes."""
+    program = region.program
+    types = [aval if link.place < 0 or aval_of(operands[link.place]).weak else aval.strong()
+             for aval, link in zip(program.in_avals, region.inputs, strict=True)]
+    if types == program.in_avals:
+        return program
+    carry = iter([aval for aval, link in zip(types, region.inputs, strict=True) if link.how == "carry"])
+    program = _of_types(program, types)
+    return cast_outputs(program, [next(carry) if link.how == "carry" else aval
+                                  for aval, link in zip(program.out_avals, region.outputs, strict=True)])
 
 
 def _joined_type(before: Aval, after: Aval) -> Aval:

@@ -304,7 +304,25 @@ NUMBERS: dict[str, tuple[Callable[[Any, Callable[[], None]], Any], int]] = {
     "integer": (lambda start, note: lax.scan(
         lambda c, x: (note(), ((x - c[1], c[1] + XS.astype(np.int64)[1]), c))[1], (start, 0), XS), 2),
     "branch": (lambda start, note: lax.scan(
-        lambda c, x: (note(), (lax.cond(x > 1, lambda: c * x, lambda: c * 1.0), c))[1], start, XS), 2),
+        lambda c, x: (note(), (lax.cond(x > 1, lambda: c * x, lambda: c * 1.0), c))[1], start, XS), 1),
+    "branches of numbers": (lambda start, note: lax.scan(lambda c, x: (note(), (
+        (x * c[0], lax.cond(x > 1, lambda a: a * 2.0, lambda a: 0.5, c[0])), c))[1], (start, start), XS), 1),
+    "constant of a loop": (lambda start, note: lax.scan(lambda c, x: (note(), (
+        lax.scan(lambda d, y: (d * y + c, d - c), x, XS)[0], c))[1], start, XS), 1),
+    "begins a loop of numbers": (lambda start, note: lax.scan(lambda c, x: (note(), (
+        (x * c[0], lax.fori_loop(0, 3, lambda i, d: d * c[1] + 1.0, c[0])), c))[1], (start, start), XS), 1),
+    "ends a loop of numbers": (lambda start, note: lax.scan(lambda c, x: (note(), (
+        (x * c[0], lax.while_loop(lambda d: d < c[0], lambda d: d + 1.0, 0.0)), c))[1], (start, start), XS), 1),
+    "forgotten by a loop": (lambda start, note: lax.scan(lambda c, x: (note(), (
+        (x * c[0], lax.fori_loop(0, 3, lambda i, d: 0.5, c[0])), c))[1], (start, start), XS), 1),
+    "makes a loop of numbers one of arrays": (lambda start, note: lax.scan(lambda c, x: (note(), (
+        (x * c[0], lax.fori_loop(0, 3, lambda i, d: d * c[0], 1.0)), c))[1], (start, start), XS), 2),
+    "jitted": (lambda start, note: lax.scan(lambda c, x: (note(), (
+        (fxgrad.jit(lambda a: (a * x, a * 2.0))(c[0]), c)))[1], (start, start), XS), 1),
+    "kept": (lambda start, note: lax.scan(lambda c, x: (note(), (
+        fxgrad.checkpoint(lambda a: fnp.sin(a) * x + c)(c), c))[1], start, XS), 1),
+    "narrow in a branch": (lambda start, note: lax.scan(lambda c, x: (note(), (
+        lax.cond(x > 1, lambda: fnp.sum(c * NARROW) + x, lambda: c), c))[1], start, XS), 2),
 }
 
 

@@ -1,4 +1,4 @@
-"""Rules by which gathers, scatters and solves take factored derivatives: axes that they leave alone keep their deltas.
+"""Rules of operations that act along some axes, as gathers, solves and windows do: the others keep their deltas.
 
 The factors along the axes on which an operation acts become one array, whose other labels are one axis more.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fxgrad.engine.api.factored_values import Factor, Factored, Labels, Push, Term, flat_labels
+from fxgrad.engine import dtypes
+from fxgrad.engine.api.factored_values import Factor, Factored, Labels, Push, Term, flat_labels, union_of_labels
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation
 from fxgrad.engine.ops.indexing import as_scatter, gather, gather_windows, scatter_p, scatter_windows
 from fxgrad.engine.ops.joining import stack
-from fxgrad.engine.ops.structural import broadcast_to, reshape, zeros
-from fxgrad.engine.ops.triangular import lu_solve_p
+from fxgrad.engine.ops.pool import Sliding, reduce_window_sum_p
+from fxgrad.engine.ops.structural import broadcast_to, convert, move_axis, reshape, zeros
 from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of, bind
 
@@ -36,7 +37,7 @@ def solved(push: Push, equation: Equation, inputs: list[Any]) -> list[Factored] 
     aval = equation.outputs[0].aval
     if any(type(each) is Factored for each in matrices) or aval_of(matrices[0].value).dtype != aval.dtype:
         return None
-    is_left = equation.primitive is lu_solve_p or equation.params["left_side"]
+    is_left = equation.params.get("left_side", True)
     axis = aval.ndim - (2 if is_left else 1)
     size, batch = aval.shape[axis], aval.shape[:-2]
     terms = []
@@ -51,6 +52,61 @@ def solved(push: Push, equation: Equation, inputs: list[Any]) -> list[Factored] 
         labels = (*tied, *new, *rest) if is_left else (*tied, *rest, *new)
         terms.append(term._replace(factors=(Factor(reshape(found, push.shape_of(labels)), labels, whole.by), *far),
                                    axes=(*term.axes[:axis], new, *term.axes[axis + 1:])))
+    return [push.gathered(aval, terms)]
+
+
+def windowed(push: Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
+    """Sum windows, or select an element of each, along the axes on which windows have more than one element."""
+    windows = Sliding(**{field: equation.params[field] for field in Sliding._fields})
+    axes = [axis for axis, entries in enumerate(zip(*windows, strict=True)) if entries != (1, 1, (0, 0), 1, 1)]
+    return None if type(inputs[0]) is not Factored else _act_along(
+        push, equation, inputs, axes, is_even=equation.primitive is reduce_window_sum_p)
+
+
+def recurred(push: Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
+    """Recur along one axis, with the same factors for all columns."""
+    return None if type(inputs[0]) is Factored else _act_along(
+        push, equation, inputs, [equation.params["axis"]], is_even=False)
+
+
+def transformed(push: Push, equation: Equation, inputs: list[Any]) -> list[Factored]:
+    """Transform the last axes."""
+    rank = inputs[0].aval.ndim
+    axes = range(rank - len(equation.params["fft_lengths"]), rank)
+    return _act_along(push, equation, inputs, axes, is_even=True)
+
+
+def _act_along(push: Push, equation: Equation, inputs: list[Any], axes: Sequence[int], is_even: bool,
+               ) -> list[Factored]:
+    """Return the result of an operation of one factored operand that acts along `axes`, by its rule of batches.
+
+    It acts alike on all elements of the other axes if `is_even`, and otherwise on each by its own operands.
+    """
+    place, = (place for place, value in enumerate(inputs) if type(value) is Factored)
+    value, aval = inputs[place], equation.outputs[0].aval
+    rank = value.aval.ndim
+    terms = []
+    for term in value.terms:
+        whole, far, own = push.explicit(term, axes, value.aval)
+        if dtypes.is_complex(value.aval.dtype) and not dtypes.is_complex(aval.dtype):
+            # The real result of a product is no product of the real result of one factor with the others.
+            order = union_of_labels(*(factor.labels for factor in (whole, *far)))
+            whole, far = push.multiplied([whole, *far], order, value.aval), []
+        near = dict(zip(axes, own, strict=True))
+        labels = [near.get(axis, () if is_even else term.axes[axis]) for axis in range(rank)]
+        rest = _rest(whole, *labels)
+        array = _array(push, whole, (*flat_labels(labels), *rest), (
+            *(push.size_of(each) for each in labels), push.size_of(rest)))
+        values = [array if each is value else each.value for each in inputs]
+        (found,), (at,) = equation.primitive.batch(push.size_of(rest), values, [
+            rank if each is value else None for each in inputs], **equation.params)
+        new = dict(zip(axes, push.labels_of([aval.shape[axis] for axis in axes]), strict=True))
+        labels = [new.get(axis, each) for axis, each in enumerate(labels)]
+        order = (*flat_labels(labels), *rest)
+        others = [factor._replace(array=convert(factor.array, aval.dtype)) for factor in far]
+        terms.append(term._replace(
+            factors=(Factor(reshape(move_axis(found, at, rank), push.shape_of(order)), order, whole.by), *others),
+            axes=tuple(new.get(axis, term.axes[axis]) for axis in range(rank))))
     return [push.gathered(aval, terms)]
 
 

@@ -10,8 +10,6 @@ from fxgrad.engine.api.factored_values import CALLS, Push
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import used_axes
-from fxgrad.engine.higher_order.loop import for_p
-from fxgrad.engine.higher_order.scan import scan_p
 from fxgrad.engine.ops import arithmetic, products, structural
 from fxgrad.engine.ops.strong import strong_dot_general_p
 
@@ -46,8 +44,8 @@ def can_factor(linear: Program) -> bool:
     atoms = [*linear.inputs, *(out for equation in linear.equations for out in equation.outputs)]
     return not used_axes(linear) and not any(atom.aval.vma for atom in atoms) and all(
         type(size) is int and size > 0 for atom in atoms for size in atom.aval.shape) and all(
-        can_factor(equation.params["program"]) for equation in linear.equations
-        if equation.primitive in (*CALLS, scan_p, for_p))
+        can_factor(program) for equation in linear.equations if equation.primitive in (*CALLS, *RULES)
+        for program in equation.programs)
 
 
 def push_identity(linear: Program, residuals: Sequence[Any], is_first: bool = False) -> list[list[Any]]:

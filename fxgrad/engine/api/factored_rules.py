@@ -11,8 +11,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.api.factored_indexing import gathered, scattered, sliced_at, solved, updated_at
-from fxgrad.engine.api.factored_loops import counted, scanned
+from fxgrad.engine.api.factored_indexing import (
+    gathered,
+    recurred,
+    scattered,
+    sliced_at,
+    solved,
+    transformed,
+    updated_at,
+    windowed,
+)
+from fxgrad.engine.api.factored_loops import counted, scanned, switched, visited
 from fxgrad.engine.api.factored_values import (
     DIVISIONS,
     Factor,
@@ -28,20 +37,24 @@ from fxgrad.engine.api.factored_values import (
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Equation
+from fxgrad.engine.higher_order.branch import cond_p
 from fxgrad.engine.higher_order.loop import for_p
 from fxgrad.engine.higher_order.scan import scan_p
-from fxgrad.engine.ops import arithmetic, products, structural
+from fxgrad.engine.higher_order.sweep import sweep_p
+from fxgrad.engine.ops import arithmetic, parts, products, structural
 from fxgrad.engine.ops.convolution import conv_general_dilated_p, convolve, geometry_of
-from fxgrad.engine.ops.cumulative import cumsum, cumsum_p
+from fxgrad.engine.ops.cumulative import cumsum, cumsum_p, linear_recurrence_p
 from fxgrad.engine.ops.dynamic import dynamic_slice_p, dynamic_update_slice_p
+from fxgrad.engine.ops.fft import fft_p
 from fxgrad.engine.ops.indexing import gather_p, scatter_add_p, scatter_p, scatter_sub_p
 from fxgrad.engine.ops.joining import concatenate, concatenate_p, split_p, stack, stack_p, unstack_p
-from fxgrad.engine.ops.pointwise import add_p
+from fxgrad.engine.ops.pointwise import add_p, scalar_like
+from fxgrad.engine.ops.pool import reduce_window_sum_p, select_and_gather_add_p, select_and_scatter_add_p
 from fxgrad.engine.ops.select import select_n_p
 from fxgrad.engine.ops.shaping import broadcast_in_dim_p, pad_p, rev, rev_p, slice_in_dim, slice_p, tile_p
 from fxgrad.engine.ops.strong import strong_div_p, strong_dot_general_p, strong_mul_p
 from fxgrad.engine.ops.structural import broadcast_to, convert, reshape, transpose, zeros
-from fxgrad.engine.ops.triangular import lu_solve_p, triangular_solve_p
+from fxgrad.engine.ops.triangular import lu_solve_p, triangular_solve_p, tridiagonal_solve_p
 from fxgrad.engine.tracing.tape import aval_of, bind
 
 
@@ -110,10 +123,43 @@ def _repeated(push: Push, equation: Equation, inputs: list[Any]) -> list[Factore
 def _converted(push: Push, equation: Equation, inputs: list[Any]) -> list[Factored] | None:
     aval, value = equation.outputs[0].aval, inputs[0]
     before, dtype = value.aval.dtype, aval.dtype
-    if not (dtypes.is_inexact(dtype) and (dtypes.is_complex(dtype) or not dtypes.is_complex(before))):
+    if not dtypes.is_inexact(dtype):
         return None
-    return [Factored(aval, [term._replace(factors=tuple(
-        factor._replace(array=convert(factor.array, dtype)) for factor in term.factors)) for term in value.terms])]
+    if dtypes.is_complex(before) and not dtypes.is_complex(dtype):
+        return _part(push, equation, inputs)
+    return [_each_factor(aval, value, lambda array: convert(array, dtype))]
+
+
+def _each_factor(aval: Aval, value: Factored, change: Callable[[Any], Any]) -> Factored:
+    """Return the result of an operation on each element that changes the factors of a product one by one."""
+    return Factored(aval, [term._replace(factors=tuple(
+        factor._replace(array=change(factor.array)) for factor in term.factors)) for term in value.terms])
+
+
+def _conjugate(push: Push, equation: Equation, inputs: list[Any]) -> list[Factored]:
+    return [_each_factor(equation.outputs[0].aval, inputs[0], parts.conj)]
+
+
+def _part(push: Push, equation: Equation, inputs: list[Any]) -> list[Factored]:
+    """Apply an operation on each element to the product of the factors of each term."""
+    value, terms = inputs[0], []
+    for term in value.terms:
+        whole = push.product(term, value.aval)
+        part = bind(equation.primitive, whole.array, **equation.params)[0]
+        terms.append(term._replace(factors=(whole._replace(array=part),)))
+    return [push.gathered(equation.outputs[0].aval, terms)]
+
+
+def _of_parts(push: Push, equation: Equation, inputs: list[Any]) -> list[Factored]:
+    """Make complex numbers of real parts and imaginary ones; those that are not factored are 0."""
+    aval, terms = equation.outputs[0].aval, []
+    for place, value in enumerate(inputs):
+        for before in value.terms if type(value) is Factored else ():
+            term = push.broadcast(before, value.aval.shape, aval.shape)
+            whole = push.product(term, value.aval)
+            pair = [whole.array, scalar_like(0, whole.array)]
+            terms.append(term._replace(factors=(whole._replace(array=parts.complex(*pair[::-1 if place else 1])),)))
+    return [push.gathered(aval, terms)]
 
 
 def _reduced(push: Push, equation: Equation, inputs: list[Any]) -> list[Factored]:
@@ -376,4 +422,7 @@ RULES: dict[Primitive, Rule] = {
     tile_p: _tiled, broadcast_in_dim_p: _in_dim, conv_general_dilated_p: _convolved,
     scan_p: scanned, for_p: counted, gather_p: gathered, dynamic_slice_p: sliced_at, dynamic_update_slice_p: updated_at,
     **dict.fromkeys((scatter_p, scatter_add_p, scatter_sub_p), scattered),
-    **dict.fromkeys((lu_solve_p, triangular_solve_p), solved)}
+    **dict.fromkeys((lu_solve_p, triangular_solve_p, tridiagonal_solve_p), solved),
+    **dict.fromkeys((reduce_window_sum_p, select_and_gather_add_p, select_and_scatter_add_p), windowed),
+    linear_recurrence_p: recurred, fft_p: transformed, parts.conj_p: _conjugate, parts.complex_p: _of_parts,
+    **dict.fromkeys((parts.real_p, parts.imag_p, parts.reduce_precision_p), _part), cond_p: switched, sweep_p: visited}

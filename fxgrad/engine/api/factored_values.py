@@ -72,11 +72,11 @@ class Term(NamedTuple):
 class Factored:
     """The derivative of a value of type `aval`: a sum of terms."""
 
-    __slots__ = ("aval", "dense", "terms")
+    __slots__ = ("aval", "columns", "terms")
 
     def __init__(self, aval: Aval, terms: Sequence[Term]) -> None:
         self.aval, self.terms = aval, tuple(terms)
-        self.dense: Batched | None = None
+        self.columns: Batched | None = None
         """All columns, stacked along the last axis, if an operation took them."""
 
 
@@ -114,23 +114,23 @@ class Push(Batch):
                     result.aval, result.terms, at_any_size=True) for result in results]
                 if not any(map(self._has_many_terms, results)):
                     return results
-            inputs = [self._dense(value) if type(value) is Factored else value for value in inputs]
+            inputs = [self.dense(value) if type(value) is Factored else value for value in inputs]
         return super().equation(equation, inputs)
 
     def _called(self, equation: Equation, inputs: list[Any]) -> list[Any]:
         """Push through the program of a call, and return what the same call of arrays and of factors returns."""
-        arrays = [array for value in inputs for array in _arrays_of(value)]
+        arrays = [array for value in inputs for array in arrays_of(value)]
         results: list[Any] = []
 
         def apply(*values: Any) -> list[Any]:
             given = iter(values)
             results.extend(Interpreter.run(self, equation.params["program"], [
-                _with_arrays(value, given) for value in inputs]))
-            return [array for result in results for array in _arrays_of(result)]
+                with_arrays(value, given) for value in inputs]))
+            return [array for result in results for array in arrays_of(result)]
 
         program, captured = trace_at(apply, [*map(aval_of, arrays)], mode=WITH_LITERALS)
         found = iter(bind(equation.primitive, *captured, *arrays, **{**equation.params, "program": program}))
-        return [_with_arrays(result, found) for result in results]
+        return [with_arrays(result, found) for result in results]
 
     def label(self, size: int) -> int:
         self._sizes.append(size)
@@ -174,6 +174,10 @@ class Push(Batch):
         return found if [*found.labels] == kept else Factor(
             transpose(found.array, [found.labels.index(label) for label in kept]), tuple(kept), found.by)
 
+    def product(self, term: Term, aval: Aval) -> Factor:
+        """Return all factors of a term of a value as one."""
+        return self.multiplied(term.factors, union_of_labels(flat_labels(term.axes), term.basis), aval)
+
     def _applied(self, one: Factor, other: Factor, order: Sequence[int]) -> Factor:
         labels = tuple(label for label in order if label in one.labels or label in other.labels)
         by = other.by if other.by is not arithmetic.mul_p else one.by
@@ -215,14 +219,14 @@ class Push(Batch):
 
     # Blocks.
 
-    def _dense(self, value: Factored) -> Batched:
+    def dense(self, value: Factored) -> Batched:
         """Return all columns of a value, along a last axis."""
-        if value.dense is None:
+        if value.columns is None:
             blocks = [reshape(block, (*value.aval.shape, source.size))
                       for block, source in zip(self._blocks_of(value, value.aval, False), self._sources, strict=True)]
             whole = blocks[0] if len(blocks) == 1 else concatenate(blocks, value.aval.ndim)
-            value.dense = Batched(whole, value.aval.ndim)
-        return value.dense
+            value.columns = Batched(whole, value.aval.ndim)
+        return value.columns
 
     def _blocks_of(self, value: Any, aval: Aval, is_first: bool) -> list[Any]:
         """Return the derivative of a value in each input."""
@@ -415,15 +419,15 @@ class Push(Batch):
         return Term(term.source, factors, term.axes, split(term.basis))
 
 
-def _arrays_of(value: Any) -> list[Any]:
+def arrays_of(value: Any) -> list[Any]:
     """Return the arrays of a value, batched or factored, that are no literals."""
     arrays = [factor.array for term in value.terms for factor in term.factors] if type(value) is Factored else [
         value.value]
     return [array for array in arrays if type(array) is not Literal]
 
 
-def _with_arrays(value: Any, arrays: Iterator[Any]) -> Any:
-    """Return a value with others in place of the arrays that `_arrays_of` returns."""
+def with_arrays(value: Any, arrays: Iterator[Any]) -> Any:
+    """Return a value with others in place of the arrays that `arrays_of` returns."""
     def other(array: Any) -> Any:
         return array if type(array) is Literal else next(arrays)
 

@@ -100,7 +100,8 @@ class BackInputs(NamedTuple):
     carry: Sequence[Any]
 
 
-def _sweep_groups(step: Program, back: Program, num_step_consts: int, num_back_consts: int) -> Groups[SweepInputs]:
+def sweep_groups(step: Program, back: Program, num_step_consts: int, num_back_consts: int) -> Groups[SweepInputs]:
+    """Return the groups of the operands of a sweep with these parameters."""
     return groups_of(SweepInputs, 1, num_step_consts, num_back_consts, len(step.outputs), len(back.outputs))
 
 
@@ -111,7 +112,7 @@ def _back_groups(step: Program, back: Program) -> tuple[Groups[BackInputs], Grou
 
 
 def _abstract(*avals: Aval, step: Program, back: Program, **counts: int) -> list[Aval]:
-    (count,), step_consts, back_consts, state, carry = _sweep_groups(step, back, **counts).split(avals)
+    (count,), step_consts, back_consts, state, carry = sweep_groups(step, back, **counts).split(avals)
     if count.shape != () or not dtypes.is_integer(count.dtype):
         raise DTypeError(f"sweep: the number of steps must be an integer scalar, got {count}")
     check_arguments("sweep", step.in_avals, [*step_consts, *state])
@@ -122,7 +123,7 @@ def _abstract(*avals: Aval, step: Program, back: Program, **counts: int) -> list
 
 
 def _run_numpy(*values: Any, step: Program, back: Program, **counts: int) -> list[Any]:
-    (count,), step_consts, back_consts, state, carry = _sweep_groups(step, back, **counts).split(values)
+    (count,), step_consts, back_consts, state, carry = sweep_groups(step, back, **counts).split(values)
     states: list[Sequence[Any]] = []
     turn = 0
     try:
@@ -368,7 +369,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, step: Program, back: Progra
         program, inputs = _loops_and_inputs(primals, step, back)
         unmoved = len(inputs) - len(primals) + 1
         return push_forward(program, inputs, [*map(Zero, map(aval_of, inputs[:unmoved])), *tangents[1:]])
-    takes = _sweep_groups(step, back, **counts)
+    takes = sweep_groups(step, back, **counts)
     (count,), step_consts, back_consts, state, carry = takes.split(primals)
     _, step_marks, back_marks, state_marks, carry_marks = takes.split(nonzero_mask(tangents))
     states = close_marks(lambda marks: nonzero_outputs_of(step, (*step_marks, *marks)), state_marks)
@@ -388,7 +389,7 @@ def _jvp(primals: list[Any], tangents: list[Any], *, step: Program, back: Progra
 
 def _transpose(cotangents: list[Any], inputs: list[Any], *, step: Program, back: Program, **counts: int) -> list[Any]:
     """Transpose: if linear in the carry alone, to a loop forwards; in general, through the loops it consists of."""
-    takes = _sweep_groups(step, back, **counts)
+    takes = sweep_groups(step, back, **counts)
     *known, carry = takes.split(linear_mask(inputs))
     if any(map(any, known)) or not all(carry):
         program, given = _loops_and_inputs(inputs, step, back)
@@ -429,7 +430,7 @@ def _batch(size: int, values: list[Any], axes: list[int | None], *, step: Progra
         given += [Batched(value, axis) for value, axis in zip(values[1:], axes[1:], strict=True)]
         outputs = Batch(size).run(derived.program, given)
         return [put_axis(output, size, 0) for output in outputs], [0] * len(outputs)
-    takes = _sweep_groups(step, back, **counts)
+    takes = sweep_groups(step, back, **counts)
     (count,), step_consts, back_consts, state, carry = takes.split(values)
     _, step_const_axes, back_const_axes, state_axes, carry_axes = takes.split(axes)
     states = batched_marks(step, size, step_const_axes, [axis is not None for axis in state_axes])
@@ -450,7 +451,7 @@ def _cost(*avals: Aval, step: Program, back: Program, **_: int) -> Cost:
 
 
 def _regions(operands: Sequence[Any], *, step: Program, back: Program, **counts: int) -> tuple[Region, ...]:
-    takes, (_, makes) = _sweep_groups(step, back, **counts), _back_groups(step, back)
+    takes, (_, makes) = sweep_groups(step, back, **counts), _back_groups(step, back)
     return (Region("step", ("step",), step, takes.links(step_consts="same", state="carry"),
                    (Links("inside", 0, len(step.outputs)),), None),
             Region("back", ("back",), back, takes.links(back_consts="same", state="inside", carry="carry"),
@@ -467,7 +468,7 @@ region_roles.enter(("step", "back"), sweep_p)
 def _sweep_rewrite(_: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
     """Remove constants that a program does not use or gets twice, and inline numbers into it."""
     step, back = params["step"], params["back"]
-    (count,), ahead, behind, state, carry = _sweep_groups(**params).split(inputs)
+    (count,), ahead, behind, state, carry = sweep_groups(**params).split(inputs)
     before, inside = removable_inputs(step, ahead), removable_inputs(back, behind)
     if not before and not inside:
         return None

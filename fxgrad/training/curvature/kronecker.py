@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -27,7 +28,7 @@ class Placement(NamedTuple):
 
     With `groups` above 1, the one axis of `blocks` has the groups of a convolution and, within them, its outputs. The
     axes are those of `shape`; a parameter whose parts along an axis are used as layers of their own has another,
-    `whole`, and is reshaped to it.
+    `whole`, and is reshaped to it. With `cuts`, an axis and the sizes of parts along it, each part is a block.
     """
 
     kind: str
@@ -37,6 +38,17 @@ class Placement(NamedTuple):
     outs: tuple[int, ...]
     groups: int = 1
     whole: tuple[int, ...] | None = None
+    cuts: tuple[int, tuple[int, ...]] | None = None
+
+    @property
+    def parts(self) -> list[Placement]:
+        """The placements of the parts of a parameter that is cut."""
+        axis, sizes = self.cuts or (0, ())
+        return [self._replace(shape=(*self.shape[:axis], size, *self.shape[axis + 1:]), cuts=None) for size in sizes]
+
+    def entries(self, axes: tuple[int, ...]) -> list[int]:
+        """Return the number of entries of each part along `ins` or `outs`."""
+        return [prod(part.shape[axis] for axis in axes) for part in self.parts]
 
 
 class Bias(NamedTuple):
@@ -53,7 +65,8 @@ class KroneckerFactors:
 
     `inputs` has the shape (blocks, i, i) and `outputs` (blocks, o, o), where i and o are the products of the sizes of
     the axes at `placement.ins` and `placement.outs`, and there is one block without `placement.blocks`. The curvature
-    of a block is A ⊗ G, with the parameter as one vector, inputs first. For lookups, whose `placement.kind` is
+    of a block is A ⊗ G, with the parameter as one vector, inputs first. Where blocks are parts of different sizes, i
+    and o are the largest, and the others have zeros behind their entries. For lookups, whose `placement.kind` is
     "lookup", A is diagonal, and `inputs` is its diagonal, (blocks, i). With a `bias`, i is one more, for an input 1,
     and `product` and `solve` take and return pairs (weights, bias).
 
@@ -89,19 +102,19 @@ class KroneckerFactors:
         [[2.0], [4.0]]
         """
         parted = self._parted("solve", value)
+        sizes = [np.asarray(self.placement.entries(axes) or factor.shape[-1]) for factor, axes in (
+            (self.inputs, self.placement.ins), (self.outputs, self.placement.outs))]
         means = [fnp.real(fnp.sum(factor, axis=1) if self._is_diagonal and factor is self.inputs else
-                          fnp.trace(factor, axis1=1, axis2=2)) / max(factor.shape[-1], 1)
-                 for factor in (self.inputs, self.outputs)]
+                          fnp.trace(factor, axis1=1, axis2=2)) / np.maximum(size, 1).astype(factor.real.dtype)
+                 for factor, size in zip((self.inputs, self.outputs), sizes, strict=True)]
         known = fnp.logical_and(fnp.greater(means[0], 0), fnp.greater(means[1], 0))
         ratio = fnp.sqrt(fnp.where(known, means[0], 1.0) / fnp.where(known, means[1], 1.0))
         root = fnp.sqrt(fnp.asarray(damping, self.inputs.dtype))
-        outputs = self.outputs + (root / ratio)[:, None, None] * fnp.eye(
-            self.outputs.shape[-1], dtype=self.outputs.dtype)
+        outputs = _damped(self.outputs, root / ratio, sizes[1])
         if self._is_diagonal:
             left = parted / (self.inputs + (root * ratio)[:, None])[:, :, None]
         else:
-            left = fnp.linalg.solve(self.inputs + (root * ratio)[:, None, None] * fnp.eye(
-                self.inputs.shape[-1], dtype=self.inputs.dtype), parted)
+            left = fnp.linalg.solve(_damped(self.inputs, root * ratio, sizes[0]), parted)
         return self._whole(fnp.swapaxes(fnp.linalg.solve(outputs, fnp.swapaxes(left, 1, 2)), 1, 2))
 
     @property
@@ -125,29 +138,59 @@ class KroneckerFactors:
         return fnp.concatenate([parted, fnp.reshape(bias, (parted.shape[0], 1, parted.shape[2]))], axis=1)
 
     def _parted_weights(self, what: str, value: Any) -> Any:
-        _, shape, blocks, ins, outs, groups, whole = self.placement
-        if fnp.shape(value) != (whole or shape):
+        shape = self.placement.whole or self.placement.shape
+        if fnp.shape(value) != shape:
             raise ShapeError(at_user_line(
-                f"KroneckerFactors.{what}: the parameter has the shape {whole or shape}, and the value "
-                f"{fnp.shape(value)}; they must be the same"))
-        ordered = fnp.transpose(fnp.reshape(value, shape), (*blocks, *ins, *outs))
-        if groups > 1:
-            size = prod(shape[axis] for axis in ins)
-            return fnp.swapaxes(fnp.reshape(ordered, (groups, shape[blocks[0]] // groups, size)), 1, 2)
-        return fnp.reshape(ordered, tuple(prod(shape[axis] for axis in axes) for axes in (blocks, ins, outs)))
+                f"KroneckerFactors.{what}: the parameter has the shape {shape}, and the value {fnp.shape(value)}; "
+                "they must be the same"))
+        return _blocks_of(value, self.placement)
 
     def _whole(self, parted: Any) -> Any:
         """Return (blocks, inputs, outputs) as an array like the parameter, or a pair with one like its bias."""
         if self.bias is None:
-            return self._whole_weights(parted)
-        return self._whole_weights(parted[:, :-1]), fnp.reshape(parted[:, -1], self.bias.shape)
+            return _parameter_of(parted, self.placement)
+        return _parameter_of(parted[:, :-1], self.placement), fnp.reshape(parted[:, -1], self.bias.shape)
 
-    def _whole_weights(self, parted: Any) -> Any:
-        _, shape, blocks, ins, outs, groups, whole = self.placement
-        axes = (*blocks, *ins, *outs)
-        ordered = fnp.reshape(fnp.swapaxes(parted, 1, 2) if groups > 1 else parted, tuple(shape[axis] for axis in axes))
-        found = fnp.transpose(ordered, tuple(axes.index(axis) for axis in range(len(shape))))
-        return found if whole is None else fnp.reshape(found, whole)
+
+def _damped(factor: Any, damping: Any, sizes: Any) -> Any:
+    """Return factors plus the damping of each block times the identity; 1 on the diagonal behind a block's entries."""
+    order = factor.shape[-1]
+    diagonal = fnp.where(np.arange(order) < np.reshape(sizes, (-1, 1)), damping[:, None], 1.0)
+    return factor + fnp.astype(diagonal, factor.dtype)[:, :, None] * np.eye(order, dtype=factor.dtype)
+
+
+def _blocks_of(value: Any, placement: Placement) -> Any:
+    """Return an array like the parameter as (blocks, inputs, outputs), with zeros behind smaller blocks."""
+    _, shape, blocks, ins, outs, groups, _, cuts = placement
+    if cuts is not None:
+        axis, sizes = cuts
+        return fnp.concatenate(_equal_sizes([_blocks_of(piece, part) for piece, part in zip(
+            fnp.split(value, [*itertools.accumulate(sizes[:-1])], axis), placement.parts, strict=True)]), axis=0)
+    ordered = fnp.transpose(fnp.reshape(value, shape), (*blocks, *ins, *outs))
+    if groups > 1:
+        size = prod(shape[axis] for axis in ins)
+        return fnp.swapaxes(fnp.reshape(ordered, (groups, shape[blocks[0]] // groups, size)), 1, 2)
+    return fnp.reshape(ordered, tuple(prod(shape[axis] for axis in axes) for axes in (blocks, ins, outs)))
+
+
+def _equal_sizes(arrays: Sequence[Any]) -> list[Any]:
+    """Return arrays with zeros behind their entries along all axes but the first, to the sizes of the largest."""
+    sizes = [max(each) for each in zip(*(fnp.shape(array)[1:] for array in arrays), strict=True)]
+    return [fnp.pad(array, [(0, 0), *((0, most - own) for most, own in zip(sizes, fnp.shape(array)[1:], strict=True))])
+            for array in arrays]
+
+
+def _parameter_of(parted: Any, placement: Placement) -> Any:
+    """Return (blocks, inputs, outputs) as an array like the parameter."""
+    _, shape, blocks, ins, outs, groups, whole, cuts = placement
+    if cuts is not None:
+        return fnp.concatenate([_parameter_of(parted[number:number + 1, :inner, :outer], part) for number, (
+            part, inner, outer) in enumerate(zip(placement.parts, placement.entries(ins), placement.entries(outs),
+                                                 strict=True))], axis=cuts[0])
+    axes = (*blocks, *ins, *outs)
+    ordered = fnp.reshape(fnp.swapaxes(parted, 1, 2) if groups > 1 else parted, tuple(shape[axis] for axis in axes))
+    found = fnp.transpose(ordered, tuple(axes.index(axis) for axis in range(len(shape))))
+    return found if whole is None else fnp.reshape(found, whole)
 
 
 def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_biases: bool = False,
@@ -172,9 +215,9 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_bia
     positions that read each entry; for "reduce" the diagonal alone is kept. The steps of a loop that share a parameter
     are positions; entries of a stack of layers that a loop goes through are blocks of one parameter. A of a layer in a
     branch is the mean over the positions that ran it; G is the mean over all examples. The steps of a `while_loop` are
-    positions too; joint biases there stay blocks of their own. Parts of equal size that are all of a parameter, such as
-    `w[0]` and `w[1]`, the halves of `split(w, 2)`, or `w[::2]` and `w[1::2]`, are blocks; parameters that are used in
-    other parts have None.
+    positions too; joint biases there stay blocks of their own. Parts that are all of a parameter, such as `w[0]` and
+    `w[1]`, those of `split(w, [2, 3])`, or `w[::2]` and `w[1::2]`, are blocks; parameters that are used in other parts
+    have None.
 
     Raises `ArgumentError` for another word, and the errors of `per_example_norms`. The formulas are those of Martens
     and Grosse (arXiv:1503.05671), Grosse and Martens (arXiv:1602.01407) for convolutions, and Eschenhagen, Immer,
@@ -340,11 +383,26 @@ def _rows_of_parameter(aval: Aval, given: Sequence[tuple[Use, Any, Any]]) -> tup
             factors[ins] * fnp.astype(ran[..., None], factors[ins].dtype))
         return [*factors, ran]
 
-    found = [[fnp.reshape(factor, (-1, *factor.shape[2:])) for factor in factors] if part[0][0].entered else factors
-             for part in sorted(in_parts(given), key=_number_of_entry)
-             for factors in [for_each_entry(aval, part, rows)]]
-    one, other, *ran = (fnp.concatenate(list(factors), axis=0) for factors in zip(*found, strict=True))
+    found = _alike([
+        [fnp.reshape(factor, (-1, *factor.shape[2:])) for factor in factors] if part[0][0].entered else factors
+        for part in sorted(in_parts(given), key=_number_of_entry) for factors in [for_each_entry(aval, part, rows)]])
+    one, other, *ran = (fnp.concatenate(_equal_sizes(factors), axis=0) for factors in zip(*found, strict=True))
     return (*((other, one) if is_swapped(given[0][0]) else (one, other)), ran[0] if ran else None)
+
+
+def _alike(found: list[list[Any]]) -> list[list[Any]]:
+    """Return the rows of parts of a parameter with which of them ran, if some parts have more rows than others."""
+    counts = [max(factors, key=fnp.ndim).shape[1] for factors in found]
+    if len({*counts}) < 2:
+        return found
+    result = []
+    for (one, other, *ran), count in zip(found, counts, strict=True):
+        # The entries read by rows of lookups that are added are -1, none.
+        more = ((0, 0), (0, max(counts) - count))
+        rows = [fnp.pad(factor, more, constant_values=-1) if fnp.ndim(factor) == 2 else factor
+                for factor in (one, other)]
+        result.append([*rows, ran[0] if ran else fnp.ones((max(rows, key=fnp.ndim).shape[0], count), np.float32)])
+    return result
 
 
 def _number_of_entry(part: list[tuple[Use, Any, Any]]) -> int:
@@ -395,8 +453,8 @@ _IN_PARTS = "it is used in parts that are not all of it, or in another shape"
 def _of_parts(placement: Placement, shape: tuple[int, ...], uses: Sequence[Use]) -> Placement | str:
     """Return the placement of a parameter whose parts along one axis are layers, or why they have no factors.
 
-    Equal parts that together are all of it do, whether they follow each other or interleave, such as `w[::2]` and
-    `w[1::2]`. Parts of size 1 may lack the axis, as `w[0]` does.
+    Parts that together are all of it do if they follow each other, and equal ones if they interleave, such as `w[::2]`
+    and `w[1::2]`. Equal parts of size 1 may lack the axis, as `w[0]` does.
     """
     (axes, (_, axis, *_)), *others = uses[0].steps
     cuts = {range(*use.steps[0][1][2:]) for use in uses}
@@ -406,7 +464,12 @@ def _of_parts(placement: Placement, shape: tuple[int, ...], uses: Sequence[Use])
     if {number for cut in cuts for number in cut} != {*range(length)}:
         return "it is used in parts that are not all of it"
     if min(map(len, cuts)) != size:
-        return "its parts have different sizes"
+        ordered = sorted(cuts, key=lambda cut: cut.start)
+        follow = all(one.stop == other.start for one, other in itertools.pairwise(ordered))
+        if others or not follow or any(cut.step != 1 for cut in cuts) or placement.blocks or axis not in (
+                *placement.ins, *placement.outs):
+            return "its parts have different sizes, and do not follow each other"
+        return placement._replace(shape=shape, cuts=(axis, tuple(map(len, ordered))))
     if cuts == {range(start, start + size) for start in range(0, length, size)}:
         stacked = _stacked(placement, axis, count)
     elif cuts == {range(start, length, count) for start in range(count)}:

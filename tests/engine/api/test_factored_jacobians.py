@@ -117,6 +117,34 @@ OF_ONE = {
         lambda c, _: (np.tanh(c) * np.exp(x) / np.exp(x).sum(1, keepdims=True), c), x, None, length=3)[1],
     "constants of inner loops": lambda x: lax.scan(lambda c, row: (lax.fori_loop(
         0, 2, lambda i, d: np.sin(d) * x[1] + row, c), c), x[0], x @ B)[1],
+    "running products": lambda x: np.cumprod(x @ A, 0) * x[::-1],
+    "running extrema": lambda x: lax.cummax(x * B, 1) @ A - lax.cummin(x, reverse=True),
+    "largest of windows": lambda x: lax.reduce_window(x * B, -np.inf, lax.max, (2, 1), (2, 1), "SAME") @ A,
+    "least of windows": lambda x: lax.reduce_window(x @ B, np.inf, lax.min, (3, 2), (1, 2), ((2, 1), (0, 1)), (1, 2)),
+    "largest of images": lambda x: lax.reduce_window(
+        (x[:, :, None] * V[:3]).reshape(1, 5, 5, 3), -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 1, 1), "SAME"),
+    "means of windows": lambda x: lax.reduce_window(x * B, 0.0, lax.add, (2, 2), (2, 1), "SAME") / 4.0,
+    "sums of windows": lambda x: lax.reduce_window(
+        x @ B, 0.0, lax.add, (1, 2), (1, 1), "VALID", None, (1, 3)) * C[:, :2],
+    "no windows": lambda x: lax.reduce_window(x @ B, 0.0, lax.add, (1, 1), (1, 1), "VALID"),
+    "spectrum": lambda x: np.abs(np.fft.rfft(x @ A, axis=0)) ** 2,
+    "spectrum of all": lambda x: np.abs(np.fft.fft2(np.sin(x)) * C),
+    "filter": lambda x: np.fft.irfft(np.fft.rfft(x * B, axis=1) * V[:3], n=5, axis=1) @ A,
+    "filter of constants": lambda x: np.fft.irfft(np.sum(x) * 1j * B[:3], n=4, axis=0) * x[0],
+    "parts": lambda x: np.imag(np.exp(1j * x) @ (A + 1j * B)) * np.real((x + 1j * C) ** 2 @ B),
+    "conjugates": lambda x: np.real(np.conj((x @ A) * (1.0 + 2.0j)) * np.exp(1j * x) @ B),
+    "pairs": lambda x: np.abs(lax.complex(x @ A, x[:1] * C) ** 2),
+    "rounded": lambda x: lax.reduce_precision(x @ A, 11, 52) * x,
+    "three diagonals": lambda x: lax.linalg.tridiagonal_solve(
+        np.sin(x[0]), 3.0 + np.cos(x[1]), 0.5 * V, (x @ B)) @ A,
+    "branch": lambda x: lax.cond(x[0, 0] < 9.0, lambda x, y: (x @ B) * y, lambda x, y: np.sin(y) * A, x, x * C),
+    "branches": lambda x: lax.switch(np.argmax(x[0]), [
+        lambda y: (y @ A, y[0], A[0]), lambda y: (y.T * C, V * y[1, 1], y[1]), lambda y: (A @ y @ B, y[2] * V, V),
+        lambda y: (B, V, y.sum(0)), lambda y: (np.sin(y), y[:, 0], y[4] * y[3])], x * B)[0] @ C,
+    "branch of a recurrence": lambda x: lax.cond(x[0, 0] < 9.0, lambda y: lax.scan(
+        lambda c, row: (np.sin(c) * row, c), y[0], y)[1], lambda y: y @ A, x * B),
+    "branches in steps": lambda x: lax.scan(lambda c, row: (lax.cond(
+        row[0] > 0.0, lambda c: c * row + 1.0, lambda c: np.tanh(c - row), c), c), x[0], x @ B)[1],
     "layers kept": lambda x: checkpoint(lambda x: np.tanh(A @ x @ B))(np.sin(x)) @ C,
 }
 OPEN = {
@@ -128,6 +156,7 @@ OPEN = {
     "no step": lambda x: lax.while_loop(lambda s: s[0] < 0, lambda s: (s[0] + 1, s[1] * x), (0, np.sin(x)))[1],
 }
 OF_TWO = {
+    "branch": lambda x, y: lax.cond(x[0, 0] < 9.0, lambda x, y: (x * B, y[0]), lambda x, y: (y @ A, x[1]), x, y),
     "product": lambda x, y: x @ y,
     "gate": lambda x, y: 1 / (1 + np.exp(-(x @ A + y @ B))) * y + x,
     "one alone": lambda x, y: y @ A,
@@ -343,14 +372,51 @@ def test_solves_and_lookups_leave_columns_and_rows_alone():
 def test_loops_carry_small_arrays():
     def carried(function, mode):
         program = fxgrad.make_program(fxgrad.jacobian(function, mode=mode))(X)
-        *_, loop = (equation for equation in program.equations if equation.primitive.name in ("scan", "for"))
+        *_, loop = (equation for equation in program.equations if equation.primitive.name in (
+            "scan", "for", "sweep"))
         return max(var.aval.size for var in loop.outputs)
     for mode in ("forward", "reverse"):
         assert carried(OF_ONE["recurrence from zeros"], mode) <= 25  # not 125: each column depends on one of x
         assert carried(OF_ONE["heat"], mode) == 25  # a matrix of rows by rows
         assert carried(OF_ONE["fixed point"], mode) == 25
         assert carried(lambda x: lax.scan(lambda c, _: (np.tanh(A @ c), None), x, length=3)[0], mode) == 125
-    assert carried(OPEN["steps"], "forward") == 25
+        assert carried(lambda x: lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, np.tanh(s[1]) * x), (0, x))[1],
+                       mode) == 25
+
+
+def test_branches_and_operations_along_axes_take_small_arrays():
+    def largest(name, function, mode):
+        program = fxgrad.make_program(fxgrad.jacobian(function, mode=mode))(X)
+        return max(var.aval.size for equation in program.equations if equation.primitive.name == name
+                   for var in equation.outputs)
+    for mode in ("forward", "reverse"):
+        assert largest("cond", OF_ONE["branch"], mode) == 125  # products of (x @ B) with x
+        assert largest("linear_recurrence", lambda x: np.cumprod(x, 0), mode) == 125
+        assert largest("fft", lambda x: np.abs(np.fft.fft(x * B, axis=0)), mode) == 25
+    assert largest("reduce_window_sum", OF_ONE["means of windows"], "forward") == 375
+    assert largest("select_and_gather_add", OF_ONE["largest of windows"], "forward") == 75
+    assert largest("select_and_scatter_add", OF_ONE["largest of windows"], "reverse") == 75
+
+
+@pytest.mark.slow
+def test_branches_whose_number_is_known_at_run_time_alone():
+    def function(x, which):
+        one, other, known = lax.switch(which, [
+            lambda x: (A @ x @ B, np.sort(x[0]), V), lambda x: (np.tanh(x), x[1] * x[2], x.sum(0)),
+            lambda x: (x.T * C, V, x[0])], np.sin(x))
+        return (one @ C).sum(1), other * known
+
+    def check(found, wanted):
+        for which in (-1, 0, 1, 2, 5):
+            assert_equal(found(X, which), wanted(X, which))
+            assert_equal(fxgrad.jit(found)(X, which), wanted(X, which))
+        assert_equal(fxgrad.vmap(found)(np.stack([X, Y, X]), np.array([2, 0, 1]))[0],
+                     np.stack([wanted(X, 2)[0], wanted(Y, 0)[0], wanted(X, 1)[0]]))
+        assert_equal(fxgrad.grad(lambda x: np.sum(fxgrad.jit(found)(x, 0)[0] ** 2))(X),
+                     fxgrad.grad(lambda x: np.sum(wanted(x, 0)[0] ** 2))(X))
+
+    for mode in ("forward", "reverse"):
+        check(*(fxgrad.jacobian(function, mode=mode, chunk_size=size) for size in (None, 7)))
 
 
 def test_steps_of_a_linear_loop_may_compute_known_values():

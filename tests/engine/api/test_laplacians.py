@@ -374,3 +374,23 @@ def test_results_are_of_the_kind_of_the_arguments(name: str) -> None:
         leaves = fxgrad.tree.leaves(KINDS[name](given))
         assert {*map(type, leaves)} <= kinds
         assert all(leaf.dtype == np.float32 for leaf in leaves)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "fft2"])
+def test_transforms_of_batches_of_batches_compile(name, axis):
+    def function(x):
+        wave = fnp.sin(x.reshape(2, 3)) * (1 if name == "rfft" else 1 + 0.5j)
+        transform = getattr(fnp.fft, name)
+        return fnp.sum(fnp.abs(transform(wave) if name == "fft2" else transform(wave, axis=axis)) ** 4)
+    batch = np.random.default_rng(8).normal(size=(2, 3, 6))
+    hessians = fxgrad.vmap(fxgrad.vmap(fxgrad.hessian(function)))
+    wanted = np.trace(hessians(batch), axis1=2, axis2=3)
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.vmap(fxgrad.vmap(laplacian(function))))(batch), wanted, rtol=1e-9)
+    np.testing.assert_allclose(np.trace(fxgrad.jit(hessians)(batch), axis1=2, axis2=3), wanted, rtol=1e-9)
+    tangents = fxgrad.jit(lambda x: fxgrad.jvp(fxgrad.vmap(laplacian(function)), (x,), (np.ones_like(x),))[1])(batch[0])
+    step = 1e-5 * np.ones_like(batch[0])
+    differences = [fxgrad.vmap(laplacian(function))(batch[0] + sign * step) for sign in (1, -1)]
+    np.testing.assert_allclose(tangents, (differences[0] - differences[1]) / 2e-5, rtol=1e-6,
+                               atol=1e-6 * np.abs(tangents).max())

@@ -55,7 +55,7 @@ def exact(loss: Any, w: Any, x: Any, sharing: str = "expand") -> None:
     factors = curvature.kfac_factors(loss, sharing=sharing)(w, x[None])
     gradient = fxgrad.grad(loss)(w, x)
     value = draw(*w.shape)
-    if factors.placement.blocks:
+    if factors.placement.blocks or factors.placement.cuts:
         blocks = factors.inputs.shape[0]
         gradients, values = (np.stack(factors._parted("product", leaf)) for leaf in (gradient, value))
         expected = gradients * np.sum(gradients * values, axis=(1, 2))[:, None, None]
@@ -103,6 +103,11 @@ LOSSES = {
     "outputs in parts": (lambda w, x: fnp.sum(fnp.multiply(*[fnp.tanh(x @ part) for part in fnp.split(w, 2, 1)])),
                          (3, 8), (3,)),
     "inputs in parts": (lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w[:3] + x[3:] @ w[3:])), (6, 4), (6,)),
+    "inputs in unequal parts": (lambda w, x: fnp.sum(fnp.tanh(x[:2] @ w[:2] + x[2:3] @ w[2:3] + x[3:] @ w[3:])), (6, 4),
+                                (6,)),
+    "outputs in unequal parts": (lambda w, x: fnp.sum(fnp.sin(x @ fnp.split(w, [5], 1)[0])) * fnp.sum(
+        fnp.tanh(x @ w[:, 5:])), (3, 8), (3,)),
+    "kernels in unequal parts": (lambda w, x: convolved(w[:3], x) * convolved(w[3:], x), (4, 3, 2, 2), (3, 2, 2)),
     "inputs that interleave": (lambda w, x: fnp.sum(fnp.tanh(x[::2] @ w[::2] + x[1::2] @ w[1::2])), (6, 4), (6,)),
     "outputs that interleave": (lambda w, x: fnp.sum(fnp.tanh(x @ w[:, 2::3]) * (x @ w[:, ::3]) * fnp.sin(
         x @ w[:, 1::3])), (3, 6), (3,)),
@@ -126,7 +131,7 @@ def test_factors_are_the_fisher_blocks_of_tiny_networks() -> None:
     params = {"gates": draw(4, 3)}
     x, sign = np.array([[1.0, 2.0, 0.5, -1.0], [0.0, 1.0, 3.0, 2.0]]), np.array([1.0, -1.0])
     factors = curvature.kfac_factors(loss)(params, x, sign)["gates"]
-    assert factors.placement == ("dense", (2, 2, 3), (0,), (1,), (2,), 1, (4, 3))
+    assert factors.placement == ("dense", (2, 2, 3), (0,), (1,), (2,), 1, (4, 3), None)
     gradients = fxgrad.vmap(fxgrad.grad(loss), (None, 0, 0))(params, x, sign)["gates"]
     for value in draw(3, 4, 3):
         expected = np.concatenate([np.einsum("nij,nkl,kl->ij", part, part, own) / 2 for part, own in zip(
@@ -136,13 +141,51 @@ def test_factors_are_the_fisher_blocks_of_tiny_networks() -> None:
         factors.product(draw(2, 2, 3))
 
 
+def test_parts_of_other_sizes_with_other_numbers_of_positions() -> None:
+    """Each part has the factors that it has as a parameter of its own."""
+    def split(parts: Any, x: Any) -> Any:
+        one, other = parts
+        hidden = fnp.tanh(x @ one)
+        return fnp.sum(fnp.tanh(fnp.mean(hidden, 0) * 2.0 @ fnp.ones((5, 3)) @ other) ** 2)
+
+    whole, x = draw(3, 7), draw(4, 6, 3)
+    parts = [whole[:, :5], whole[:, 5:]]
+    value = draw(3, 7)
+    for sharing in ("expand", "reduce"):
+        found = curvature.kfac_factors(lambda w, x: split((w[:, :5], w[:, 5:]), x), sharing=sharing)(whole, x)
+        apart = curvature.kfac_factors(split, sharing=sharing)(parts, x)
+        assert found.placement.cuts == (1, (5, 2))
+        for number, (own, size) in enumerate(zip(apart, (5, 2), strict=True)):
+            np.testing.assert_allclose(found.inputs[number], own.inputs[0], rtol=1e-12)
+            np.testing.assert_allclose(found.outputs[number, :size, :size], own.outputs[0], rtol=1e-12)
+            np.testing.assert_array_equal(found.outputs[number, size:], 0.0)
+        for name, more in (("product", ()), ("solve", (0.1,))):
+            np.testing.assert_allclose(getattr(found, name)(value, *more), np.concatenate([
+                getattr(own, name)(part, *more) for own, part in zip(apart, np.split(value, [5], 1), strict=True)], 1),
+                rtol=1e-9)
+    looked_up = draw(2, 5, 3)
+
+    def lookups(w: Any, tokens: Any, token: Any) -> Any:
+        return fnp.sum(fnp.tanh(w[0][tokens])) * fnp.sum(w[1][token])
+    tokens, token = np.array([[0, 1, 1], [4, 4, 4]]), np.array([2, 0])
+    found = curvature.kfac_factors(lookups)(looked_up, tokens, token)
+    own = curvature.kfac_factors(lambda w, *ids: lookups(w, *ids))([*looked_up], tokens, token)
+    if found is None:
+        assert curvature.layers(lookups)(looked_up, tokens, token)["w"].without_factors
+    else:
+        np.testing.assert_allclose(found.inputs, np.concatenate([each.inputs for each in own]))
+        np.testing.assert_allclose(found.outputs, np.concatenate([each.outputs for each in own]))
+
+
 def test_uses_of_parts_without_factors() -> None:
     def reason(loss: Any) -> str:
         assert curvature.kfac_factors(loss)(draw(6, 4), draw(3, 6)) is None
         listed = curvature.layers(loss)(draw(6, 4), draw(3, 6))
         assert "no factors, since" in str(listed)
         return listed["w"].without_factors
-    assert reason(lambda w, x: fnp.sum(fnp.tanh(x[:2] @ w[:2] + x[2:] @ w[2:]))) == "its parts have different sizes"
+    assert reason(lambda w, x: fnp.sum(fnp.tanh(x[:5:2] @ w[:5:2] + x[1:4:2] @ w[1:4:2] + x[5:] @ w[5:]))) == (
+        "its parts have different sizes, and do not follow each other")
+    assert reason(lambda w, x: fnp.sum(fnp.tanh(x[:5] @ w[:5] + w[5]))) == "its parts are used in different ways"
     assert reason(lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w[:3]))) == "it is used in parts that are not all of it"
     assert reason(lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w[:3]) * (x[3:] @ w[1::2][::-1]))) == "it is used in two forms"
     assert reason(lambda w, x: fnp.sum(fnp.tanh(x[:3] @ w.T[:, :3].T + x[3:] @ w.T[:, 3:].T))) == (
@@ -171,7 +214,7 @@ def test_projections_of_attention() -> None:
     for name in "qkv":
         np.testing.assert_allclose(factors[name].inputs, np.einsum("nti,ntj->ij", x, x)[None] / 20, rtol=1e-11)
         assert factors[name].outputs.shape == (1, 6, 6)
-    assert factors["o"].placement == ("dense", (2, 3, 6), (), (0, 1), (2,), 1, None)
+    assert factors["o"].placement == ("dense", (2, 3, 6), (), (0, 1), (2,), 1, None, None)
     # The cotangent of a projection is the gradient in an array added to its result.
     moved = fxgrad.vmap(fxgrad.grad(lambda extra, x: attention_with(params, x, extra)), (None, 0))(
         np.zeros((5, 2, 3)), x)
@@ -198,7 +241,7 @@ def test_a_stack_of_layers_has_blocks(count: int) -> None:
     layers, x = draw(count, 4, 4), draw(5, 4)
     found = curvature.kfac_factors(stacked)(layers, x)
     single = curvature.kfac_factors(separate)(list(layers), x)
-    assert found.placement == ("dense", (count, 4, 4), (0,), (1,), (2,), 1, None)
+    assert found.placement == ("dense", (count, 4, 4), (0,), (1,), (2,), 1, None, None)
     value = draw(count, 4, 4)
     for number, one in enumerate(single):
         np.testing.assert_allclose(found.inputs[number], one.inputs[0], rtol=1e-11)
@@ -245,7 +288,7 @@ def test_factors_of_a_recurrent_network_by_hand() -> None:
             a = np.einsum("nti,ntj->ij", of_step, of_step) / (6 * of_step.shape[1])
             np.testing.assert_allclose(found[name].inputs[0], np.diag(a) if name == "table" else a, rtol=1e-11)
             np.testing.assert_allclose(found[name].outputs[0], np.einsum("nto,ntp->op", total, total) / 6, rtol=1e-11)
-    assert expanded["table"].placement == ("lookup", (5, 4), (), (0,), (1,), 1, None)
+    assert expanded["table"].placement == ("lookup", (5, 4), (), (0,), (1,), 1, None, None)
 
 
 def test_one_step_of_a_loop_with_a_cotangent_is_exact() -> None:
@@ -267,7 +310,7 @@ def test_lookups_in_a_stack_have_blocks() -> None:
     for sharing in ("expand", "reduce"):
         found = curvature.kfac_factors(lookups_in_a_stack, sharing=sharing)(tables, x, tokens)
         single = curvature.kfac_factors(by_hand, sharing=sharing)(list(tables), x, tokens)
-        assert found.placement == ("lookup", (3, 9, 4), (0,), (1,), (2,), 1, None)
+        assert found.placement == ("lookup", (3, 9, 4), (0,), (1,), (2,), 1, None, None)
         value = draw(3, 9, 4)
         for number, one in enumerate(single):
             np.testing.assert_allclose(found.inputs[number], one.inputs[0], rtol=1e-11)
@@ -287,7 +330,7 @@ def test_stacks_in_stacks_and_of_experts_have_blocks_of_each() -> None:
 
     layers = draw(2, 3, 4, 4)
     groups = curvature.kfac_factors(of_groups)(layers, draw(1, 4))
-    assert groups.placement == ("dense", (2, 3, 4, 4), (0, 1), (2,), (3,), 1, None)
+    assert groups.placement == ("dense", (2, 3, 4, 4), (0, 1), (2,), (3,), 1, None, None)
     exact(of_groups, layers, draw(4))
     exact(of_experts, layers, draw(3, 4))
 
