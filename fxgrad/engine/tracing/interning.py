@@ -100,8 +100,9 @@ def extend(node: PrefixNode, key: Any, equation: Equation | None, outputs: list[
     return node.children.setdefault(key, PrefixNode(equation, outputs))
 
 
-MAX_FUNCTIONS = 32
-"""The number of operations with functions or programs in their parameters that may follow one prefix."""
+MAX_FUNCTIONS = 256
+"""The number of operations with functions or programs in their parameters, such as loops of different lengths, that
+may follow one prefix."""
 
 
 def _holds_functions(equation: Equation) -> bool:

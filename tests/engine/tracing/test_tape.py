@@ -14,6 +14,7 @@ import pytest
 
 import fxgrad
 from fxgrad import config
+from fxgrad.engine.api import custom
 from fxgrad.engine.core.avals import Aval, is_unchanged
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.ops.pointwise import add_p
@@ -208,7 +209,11 @@ def _callback() -> Callable[[Any], Any]:
 
 @pytest.mark.usefixtures("fresh_tables")
 @pytest.mark.parametrize("make", [_custom_jvp, _custom_vjp, _custom_vmap, _callback])
-def test_rules_made_anew_in_each_step_are_not_kept(make: Callable[[], Callable[[Any], Any]]) -> None:
+def test_rules_made_anew_in_each_step_are_not_kept(
+        make: Callable[[], Callable[[Any], Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interning, "MAX_FUNCTIONS", 32)
+    monkeypatch.setattr(custom, "MAX_FUNCTIONS", 32)
+
     def run(count: int) -> int:
         for step in range(count):
             make()(float(step))
@@ -220,7 +225,10 @@ def test_rules_made_anew_in_each_step_are_not_kept(make: Callable[[], Callable[[
 
 
 @pytest.mark.usefixtures("fresh_tables")
-def test_rules_that_are_dropped_from_the_table_work_on() -> None:
+def test_rules_that_are_dropped_from_the_table_work_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interning, "MAX_FUNCTIONS", 32)
+    monkeypatch.setattr(custom, "MAX_FUNCTIONS", 32)
+
     def make(factor: float) -> Callable[[Any], Any]:
         scaled = fxgrad.custom_jvp(lambda x: factor * x)
         scaled.defjvp(lambda primals, tangents: (scaled(*primals), 10.0 * factor * tangents[0]))
