@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from types import FrameType, MappingProxyType, TracebackType
 from typing import Any, TypeVar
 
 from fxgrad.engine.user_lines import at_user_line, user_line, user_location
+from fxgrad.engine.user_source import source_line
 
 _Class = TypeVar("_Class", bound=type[Any])
 
@@ -200,7 +200,7 @@ def _raising_expression(traceback: TracebackType) -> str:
     first, last, begin, end = next(islice(code.co_positions(), traceback.tb_lasti // 2, None), (None,) * 4)
     if first is None or first != last or begin is None or end is None:
         return ""
-    return linecache.getline(code.co_filename, first).encode()[begin:end].decode(errors="replace")
+    return source_line(code.co_filename, first).encode()[begin:end].decode(errors="replace")
 
 
 class _HintAttribute:

@@ -14,6 +14,20 @@ from fxgrad.engine import user_lines
 from fxgrad.engine.caches import cached
 
 
+def source_lines(filename: str, module_globals: dict[str, Any] | None = None) -> list[str]:
+    """Return the lines of a file of Python, with their ends; none if they are not known.
+
+    Those of `<string>` are not: all code of `exec` has this name, and that of `python -c`, which linecache has.
+    """
+    return [] if filename == "<string>" else linecache.getlines(filename, module_globals)
+
+
+def source_line(filename: str, number: int) -> str:
+    """Return one line of a file, counted from 1; "" if it is not known."""
+    lines = source_lines(filename)
+    return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
 class RunningCode(NamedTuple):
     """The innermost running statement and expression; None where there is no source."""
 
@@ -27,7 +41,7 @@ def running_code(frame: FrameType | None = None) -> RunningCode:
     if frame is None:
         return RunningCode()
     span = _span(frame)
-    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+    lines = source_lines(frame.f_code.co_filename, frame.f_globals)
     tree = parse_source("".join(lines))
     if span is None or tree is None:
         return RunningCode()

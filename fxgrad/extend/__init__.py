@@ -89,7 +89,7 @@ from fxgrad.engine.transforms.joint import record_joint
 from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.units import bytes_text, count_text, time_text
 from fxgrad.engine.user_lines import at_user_line, file_name, function_name, user_location
-from fxgrad.engine.user_source import copy_tree, parse_source
+from fxgrad.engine.user_source import copy_tree, parse_source, source_line, source_lines
 from fxgrad.extend.registry import primitives
 
 __all__ = [
@@ -105,5 +105,5 @@ __all__ = [
     "library_function", "linearize_program", "live_equations", "memoize", "merge_equal_equations", "operation",
     "output_types", "parameter_names", "parse_source", "primitives", "program_property", "pull_back_steps",
     "record_joint", "region_roles", "region_scope", "remove_dead_code", "replace_programs", "require_all_paths",
-    "require_program", "simplify", "simplify_for_display", "time_text", "title_of", "trace_program",
-    "trace_with_values", "transform_rule", "transformation", "user_location"]
+    "require_program", "simplify", "simplify_for_display", "source_line", "source_lines", "time_text", "title_of",
+    "trace_program", "trace_with_values", "transform_rule", "transformation", "user_location"]

@@ -20,7 +20,8 @@ from fxgrad.numpy.linalg import decompositions, solving
 from fxgrad.scipy import optimize
 from fxgrad.scipy.spatial import transform
 from fxgrad.scipy.stats import ranks
-from fxgrad.text.json_reader import parse_json
+from fxgrad.text.json_reader import container_of_json, parse_json
+from fxgrad.text.json_writer import container_json
 from fxgrad.text.values import is_named_tuple
 from fxgrad.training import distributions, optim, stochastic
 
@@ -114,23 +115,10 @@ def _tree(structure: Any, what: str) -> Any:
     """Return a tree as JSON, with the number of each leaf in its place."""
     if structure is None:
         return None
-    return _tree_json(tree.unflatten(structure, range(structure.num_leaves)), what)
-
-
-def _tree_json(value: Any, what: str) -> Any:
-    kind = type(value)
-    if value is None or kind is int:
-        return value
-    if kind is dict and all(type(key) in (str, int) for key in value):
-        return {"dict": [[key, _tree_json(each, what)] for key, each in value.items()]}
-    if kind in (list, tuple):
-        return {kind.__name__: [_tree_json(each, what) for each in value]}
-    if is_named_tuple(kind):
-        return {"class": kind.__name__, "fields": {name: _tree_json(each, what) for name, each in zip(
-            value._fields, value, strict=True)}}
-    raise UnsupportedError(at_user_line(
-        f"{what}: an argument or a result is a {kind.__name__}, which a file does not hold; dicts with strings or "
-        f"integers as keys, lists, tuples and named tuples have a form. {what.capitalize()} a function of these"))
+    return container_json(tree.unflatten(structure, range(structure.num_leaves)), lambda kind: UnsupportedError(
+        at_user_line(
+            f"{what}: an argument or a result is a {kind}, which a file does not hold; dicts with strings or integers "
+            f"as keys, lists, tuples and named tuples have a form. {what.capitalize()} a function of these")))
 
 
 def signature_from_json(found: Any, classes: list[type], expected: tuple[int, int]) -> Signature | None:
@@ -146,41 +134,10 @@ def signature_from_json(found: Any, classes: list[type], expected: tuple[int, in
     names = [found["name"], found["title"], *(inputs if isinstance(inputs, list) else [None])]
     if any(type(name) is not str for name in names):
         fail_at("signature", "names are strings")
-    known = {each.__name__: each for each in classes}
-    takes, gives = (None if each is None else tree.structure(_build_container(each, known, where))
+    known = {**LIBRARY_CLASSES, **{each.__name__: each for each in classes}}
+    takes, gives = (None if each is None else tree.structure(container_of_json(each, known, f"signature.{where}"))
                     for each, where in ((found["takes"], "takes"), (found["gives"], "gives")))
     for structure, count, what in zip((takes, gives), expected, ("takes", "gives"), strict=True):
         if structure is not None and structure.num_leaves != count:
             fail_at(f"signature.{what}", f"{structure.num_leaves} leaves, where the program has {count}")
     return Signature(found["name"], tuple(inputs), takes, gives, found["title"])
-
-
-def _build_container(value: Any, classes: dict[str, type], where: str) -> Any:
-    """Return the container that `_tree_json` wrote."""
-    if value is None or type(value) is int:
-        return value
-    kind: Any = ""
-    items: Any = None
-    if isinstance(value, dict) and value:
-        kind, items = next(iter(value.items()))
-    if kind == "class":
-        return _record(value, classes, where)
-    is_dict = kind == "dict" and isinstance(items, list) and all(
-        isinstance(item, list) and len(item) == 2 and type(item[0]) in (str, int) for item in items)
-    if not is_dict and (kind not in ("list", "tuple") or not isinstance(items, list)):
-        fail_at(f"signature.{where}", "a number, null, or an object with dict, list, tuple or class is expected")
-    if is_dict:
-        return {key: _build_container(each, classes, where) for key, each in items}
-    made = [_build_container(each, classes, where) for each in items]
-    return made if kind == "list" else tuple(made)
-
-
-def _record(value: dict[str, Any], classes: dict[str, type], where: str) -> Any:
-    name, fields = value["class"], value.get("fields")
-    kind: Any = classes.get(name) or LIBRARY_CLASSES.get(name) if isinstance(name, str) else None
-    if kind is None:
-        fail_at(f"signature.{where}", f"there is no class {name!r}; named tuples of your own are passed as "
-                                    "load(file, classes=[...])")
-    if not is_named_tuple(kind) or not isinstance(fields, dict) or [*fields] != [*kind._fields]:
-        fail_at(f"signature.{where}", f"the fields of {name} are {', '.join(getattr(kind, '_fields', ()))}")
-    return tuple.__new__(kind, [_build_container(each, classes, where) for each in fields.values()])

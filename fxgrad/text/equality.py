@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.extend import Atom, Literal, Program, Variable
+from fxgrad.text.values import declared_fields
 
 
 def equal(first: Program, second: Program) -> bool:
@@ -95,4 +96,7 @@ def _same_value(first: Any, second: Any, pending: Pending) -> bool:
             _same_value(one, other, pending) for one, other in zip(first, second, strict=True))
     if isinstance(first, float | complex | np.generic | np.ndarray):
         return _same_array(first, second)
+    fields, others = declared_fields(first), declared_fields(second)
+    if fields is not None and others is not None:
+        return all(_same_value(value, others[name], pending) for name, value in fields.items())
     return bool(first == second)

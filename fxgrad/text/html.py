@@ -6,7 +6,6 @@ its script, a click handler, so that nothing is loaded or installed.
 
 from __future__ import annotations
 
-import linecache
 import re
 from bisect import bisect
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from html import escape
 from typing import Any
 
 from fxgrad.errors import FxgradError
-from fxgrad.extend import Program, inner_first
+from fxgrad.extend import Program, inner_first, source_line
 from fxgrad.text.color import user_names
 from fxgrad.text.names import NAMES, quoted_name
 from fxgrad.text.roles import VARIABLES, Word, structure
@@ -214,6 +213,6 @@ def _comment_texts(program: Program, text: str) -> dict[str, str]:
 
 def _line(filename: str, number: int | None) -> str:
     try:
-        return "" if number is None else linecache.getline(filename, number).strip()
+        return "" if number is None else source_line(filename, number).strip()
     except Exception:  # noqa: BLE001  (others put functions of their own in its place)
         return ""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import enum
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
-from fxgrad import dtypes
+from fxgrad import dtypes, tree
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
 from fxgrad.extend import Atom, Aval, DType, Equation, Literal, Primitive, Program, Signature, Variable, primitives
 from fxgrad.extend.analyses import check_program
@@ -218,6 +219,7 @@ class _Loader:
             "program": lambda number: self._reference(number, where),
             "enum": lambda name: self._member(name, value.get("member"), where),
             "class": lambda name: self._record(name, _field(value, "fields", dict, where), where),
+            "tree": lambda container: tree.structure(container_of_json(container, self._classes.by_name, where)),
         }
         if self._rules:
             read["rule"] = lambda number: self._rule(number, where)
@@ -246,9 +248,12 @@ class _Loader:
 
     def _record(self, name: Any, fields: dict[str, Any], where: str) -> Any:
         kind: Any = self._class(name, where)
-        if not is_named_tuple(kind) or {*kind._fields} != fields.keys():
-            _fail(where, f"the fields of {name} are {', '.join(getattr(kind, '_fields', ()))}")
-        return tuple.__new__(kind, [self._value(fields[field], where) for field in kind._fields])
+        is_dataclass = dataclasses.is_dataclass(kind)
+        names = [field.name for field in dataclasses.fields(kind)] if is_dataclass else getattr(kind, "_fields", ())
+        if not (is_dataclass or is_named_tuple(kind)) or {*names} != fields.keys():
+            _fail(where, f"the fields of {name} are {', '.join(names)}")
+        values = [self._value(fields[field], f"{where}.{field}") for field in names]
+        return kind(*values) if is_dataclass else tuple.__new__(kind, values)
 
     def _class(self, name: Any, where: str) -> type:
         kind = self._classes.by_name.get(_require_kind(name, str, where))
@@ -264,3 +269,33 @@ def _parse_at(where: str, function: Any, *args: Any) -> Any:
         return function(*args)
     except ProgramSyntaxError as error:
         _fail(where, str(error).split("\n", maxsplit=1)[0].split(": ", 1)[1])
+
+
+def container_of_json(value: Any, classes: Mapping[str, type], where: str) -> Any:
+    """Return the container that `json_writer.container_json` wrote; `classes` are the named tuples, by name."""
+    if value is None or type(value) is int:
+        return value
+    kind: Any = ""
+    items: Any = None
+    if isinstance(value, dict) and value:
+        kind, items = next(iter(value.items()))
+    if kind == "class":
+        return _container_of_class(value, classes, where)
+    is_dict = kind == "dict" and isinstance(items, list) and all(
+        isinstance(item, list) and len(item) == 2 and type(item[0]) in (str, int) for item in items)
+    if not is_dict and (kind not in ("list", "tuple") or not isinstance(items, list)):
+        _fail(where, "a number, null, or an object with dict, list, tuple or class is expected")
+    if is_dict:
+        return {key: container_of_json(each, classes, where) for key, each in items}
+    made = [container_of_json(each, classes, where) for each in items]
+    return made if kind == "list" else tuple(made)
+
+
+def _container_of_class(value: dict[str, Any], classes: Mapping[str, type], where: str) -> Any:
+    name, fields = value["class"], value.get("fields")
+    kind: Any = classes.get(name) if isinstance(name, str) else None
+    if kind is None:
+        _fail(where, f"there is no class {name!r}; named tuples of your own are passed as load(file, classes=[...])")
+    if not is_named_tuple(kind) or not isinstance(fields, dict) or [*fields] != [*kind._fields]:
+        _fail(where, f"the fields of {name} are {', '.join(getattr(kind, '_fields', ()))}")
+    return tuple.__new__(kind, [container_of_json(each, classes, where) for each in fields.values()])

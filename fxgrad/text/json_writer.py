@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad import dtypes
+from fxgrad import dtypes, tree, tree_util
 from fxgrad.errors import UnsupportedError
 from fxgrad.extend import Atom, Aval, Equation, Integer, Literal, Program, Tracer, Variable, inner_first
 from fxgrad.extend.sizes import SymbolicDim
@@ -21,7 +21,7 @@ from fxgrad.text.json_reader import FORMAT, VERSION, from_json
 from fxgrad.text.names import variable_names
 from fxgrad.text.parameters import order_parameters
 from fxgrad.text.sources import Sources
-from fxgrad.text.values import is_named_tuple, number_text, opaque_name
+from fxgrad.text.values import declared_fields, is_named_tuple, number_text, opaque_name
 
 __all__ = ["from_json", "to_json"]
 
@@ -34,8 +34,8 @@ def to_json(program: Program, *, indent: int | None = None) -> str:
     >>> from_json(text)(2.0)
     np.float64(3.0)
 
-    Raises `UnsupportedError` for a program with Python objects among its parameters (rules of `custom_jvp` and
-    `custom_vjp`).
+    Raises `UnsupportedError` for a program with Python objects among its parameters (callbacks, rules of `custom_jvp`
+    and `custom_vjp`).
     """
     return json.dumps(document(program), indent=indent)
 
@@ -64,9 +64,16 @@ class _JsonWriter:
         self.programs: list[dict[str, Any]] = []
         self._sources = Sources()
         self._numbers: dict[int, int] = {}
-        for program in inner_first(main):
-            self._numbers[id(program)] = len(self.programs)
-            self.programs.append(self._program(program))
+        self._number(main)
+
+    def _number(self, main: Program) -> int:
+        """Return the number of a program; write it, after those in it, if it is new."""
+        for program in inner_first(main) if id(main) not in self._numbers else []:
+            if id(program) not in self._numbers:
+                form = self._program(program)  # writes the programs that reports of checks refer to
+                self._numbers[id(program)] = len(self.programs)
+                self.programs.append(form)
+        return self._numbers[id(main)]
 
     def _program(self, program: Program) -> dict[str, Any]:
         names = variable_names(program, self._sources)
@@ -96,7 +103,7 @@ class _JsonWriter:
         if value is None or kind in (bool, int, str):
             return value
         if isinstance(value, Program):
-            return {"program": self._numbers[id(value)]}
+            return {"program": self._number(value)}
         if kind is _Rule:
             return {"rule": value.number}
         if isinstance(value, enum.Enum):
@@ -115,15 +122,42 @@ class _JsonWriter:
             items = [self._value(item, key, equation) for item in value]
             return {"tuple": items} if kind is tuple else items
         if is_named_tuple(kind):
-            fields = zip(value._fields, value, strict=True)
-            return {"class": kind.__name__, "fields": {name: self._value(item, key, equation) for name, item in fields}}
+            return self._record(kind, value._asdict(), key, equation)
+        fields = declared_fields(value)
+        if fields is not None:
+            return self._record(kind, fields, key, equation)
+        if kind is tree_util.PyTreeDef:
+            return {"tree": container_json(tree.unflatten(value, range(value.num_leaves)), lambda name: self._refuse(
+                name, key, equation))}
+        raise self._refuse(opaque_name(value), key, equation)
+
+    def _record(self, kind: type, fields: dict[str, Any], key: str, equation: Equation) -> dict[str, Any]:
+        return {"class": kind.__name__, "fields": {
+            name: self._value(item, key, equation) for name, item in fields.items()}}
+
+    def _refuse(self, name: str, key: str, equation: Equation) -> UnsupportedError:
         source = equation.source
         line = "" if source is None else f"\n  at {self._sources.comment(source)} (in {source.code.co_name})"
-        raise UnsupportedError(
-            f"to_json: the parameter {key} of {equation.primitive} is a Python object ({opaque_name(value)}), which "
+        return UnsupportedError(
+            f"to_json: the parameter {key} of {equation.primitive} is a Python object ({name}), which "
             "JSON does not hold; numbers, strings, dtypes, types, programs, and tuples of them have a form. Leave the "
-            "operation out of the function (save f in place of checked(f), and call checked(load(file))), or write "
-            f"pickle.dumps(program), which holds every object that pickle takes{line}")
+            f"operation out of the function, or write pickle.dumps(program), which holds every object that pickle takes"
+            f"{line}")
+
+
+def container_json(value: Any, refusal: Callable[[str], Exception]) -> Any:
+    """Return a container of numbers as JSON; raise `refusal(name)` of the class of a container that has no form."""
+    kind = type(value)
+    if value is None or kind is int:
+        return value
+    if kind is dict and all(type(key) in (str, int) for key in value):
+        return {"dict": [[key, container_json(each, refusal)] for key, each in value.items()]}
+    if kind in (list, tuple):
+        return {kind.__name__: [container_json(each, refusal) for each in value]}
+    if is_named_tuple(kind):
+        return {"class": kind.__name__, "fields": {name: container_json(each, refusal) for name, each in zip(
+            value._fields, value, strict=True)}}
+    raise refusal(kind.__name__)
 
 
 def _atom_json(names: dict[Variable, str], atom: Atom) -> Any:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import linecache
 import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fxgrad.extend import Equation, Program, Source, file_name
+from fxgrad.extend import Equation, Program, Source, file_name, source_line
 from fxgrad.text.sources import Sources, Span
 
 COMMENT_COLUMN = 64
@@ -106,7 +105,7 @@ def _call_label(filename: str, span: Span) -> str:
     if first is None or first != last:
         return ""
     try:
-        text = linecache.getline(filename, first).encode()[start:end].decode()
+        text = source_line(filename, first).encode()[start:end].decode()
     except Exception:  # noqa: BLE001  (doctest, notebooks and debuggers put functions of their own in its place)
         return ""
     call = _CALL.match(text)

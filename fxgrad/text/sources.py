@@ -7,13 +7,12 @@ cannot be read (a prompt, a deleted file), there are no names, and nothing fails
 from __future__ import annotations
 
 import ast
-import linecache
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType, MappingProxyType
 from typing import Any, NamedTuple
 
-from fxgrad.extend import Source, cached, parse_source
+from fxgrad.extend import Source, cached, parse_source, source_lines
 
 Span = tuple[int | None, int | None, int | None, int | None]
 """First line, last line, first column, last column, as `co_positions` gives them."""
@@ -156,7 +155,7 @@ class Sources:
 def file_text(filename: str) -> str:
     """Return the text of a file; "" if it cannot be read."""
     try:
-        return "".join(linecache.getlines(filename))
+        return "".join(source_lines(filename))
     except Exception:  # noqa: BLE001  (doctest, notebooks and debuggers put functions of their own in its place)
         return ""
 

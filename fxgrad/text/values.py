@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import itertools
 import json
@@ -212,6 +213,14 @@ def bracket(opening: str, items: Sequence[list[str]], closing: str) -> list[str]
 def is_named_tuple(kind: type) -> bool:
     """Return whether `kind` is a class made by `NamedTuple`."""
     return issubclass(kind, tuple) and hasattr(kind, "_fields") and hasattr(kind, "_make")
+
+
+def declared_fields(value: Any) -> dict[str, Any] | None:
+    """Return the fields of a dataclass that the library declares for parameters; None for any other object."""
+    kind = type(value)
+    if parameter_classes.get(kind.__name__) is not kind or not dataclasses.is_dataclass(kind):
+        return None
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(kind)}
 
 
 class ValueClasses:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,12 @@ ruled = fxgrad.custom_vjp(lambda x: x)
 ruled.defvjp(lambda x: (x, None), lambda residuals, cotangent: cotangent)
 nonlinear_rule = fxgrad.custom_vjp(lambda x: x)
 nonlinear_rule.defvjp(lambda x: (x, x), lambda x, cotangent: (np.sin(cotangent),))
+
+
+@dataclasses.dataclass
+class Unregistered:
+    weights: Any
+
 
 alone_p = jax.extend.core.Primitive("alone")
 alone_p.def_impl(lambda x: x)
@@ -131,6 +138,12 @@ CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "out argument": (errors.MutationError, lambda: grad(lambda x: np.sum(np.sin(x, out=np.empty(3))))(ONES)),
     "unhashable static argument": (errors.ArgumentError, lambda: static(1.0, flag=[True])),
     "string under jit": (errors.ArgumentError, lambda: jit(choose)(1.0, "yes")),
+    "string in a container under jit": (errors.ArgumentError, lambda: jit(unit)({"name": "relu"})),
+    "string by keyword under jit": (errors.ArgumentError, lambda: jit(lambda **options: 1.0)(name="relu")),
+    "string under jit within grad": (errors.ArgumentError, lambda: grad(lambda x: jit(choose)(x, "yes"))(1.0)),
+    "dataclass as an argument": (errors.ArgumentError, lambda: grad(unit)(Unregistered(1.0))),
+    "dataclass under jit": (errors.ArgumentError, lambda: jit(unit)([Unregistered(1.0)])),
+    "output is a dataclass": (errors.ArgumentError, lambda: jit(Unregistered)(1.0)),
     "vmap sizes": (errors.ArgumentError, lambda: vmap(lambda p, y: p["a"] * y)({"a": ONES}, np.ones(4))),
     "vmap of a scalar": (errors.ArgumentError, lambda: vmap(unit)(1.0)),
     "vmap axis out of range": (errors.ArgumentError, lambda: vmap(unit, in_axes=2)(MATRIX)),

@@ -19,6 +19,9 @@ class Accepting(StructuralKey):
     def fail(self, condition: Any, values: Sequence[Any]) -> None:
         """Return."""
 
+    def require_operands(self, count: int) -> None:
+        """Return."""
+
 
 WITHOUT = {"text": "a report is Python code, which parse refuses to make",
            **dict.fromkeys(("jvp", "second", "transpose"), "a check has no results")}

@@ -6,6 +6,7 @@ import ast
 import io
 import json
 import math
+import re
 import subprocess
 import sys
 import zipfile
@@ -252,6 +253,115 @@ def test_what_cannot_be_saved() -> None:
         fxgrad.save(io.BytesIO(), fxgrad.make_program(mlp)(P, X), P)
     assert str(wrong.value).split("\n")[0] == (
         "save: a program has its types, and takes no further arguments; pass the function for others")
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+def positive(x: Any, scale: Any) -> Any:
+    fxgrad.check(fnp.all(x > 0), "{x} of {name} at {p[a][0]:.1f} and {0}", scale, x=x, name="x", p={"a": [scale, 2]})
+    return fnp.log(x) * scale
+
+
+def growing(x: Any, scale: Any) -> Any:
+    def body(total: Any, turn: Any) -> Any:
+        fxgrad.check(total < 50.0, "{} in turn {}", total, turn)
+        return total * scale, None
+    return fxgrad.scan(body, fnp.sum(x), fnp.arange(4))[0]
+
+
+CHECKED: dict[str, Callable[..., Any]] = {
+    "check": positive, "in a loop": growing, "jitted": fxgrad.jit(positive),
+    "gradient": fxgrad.grad(lambda x, scale: fnp.sum(positive(x, scale))),
+    "mapped": lambda x, scale: fxgrad.vmap(positive, in_axes=(0, None))(fnp.stack([fnp.abs(x), x]), scale),
+    "checked": fxgrad.checked(positive, errors="all"), "checked loop": fxgrad.checked(growing),
+    "automatic": fxgrad.checked(lambda x, scale: fnp.sqrt(x) / scale, errors=["sqrt", "div"]),
+    "checked gradient": fxgrad.checked(fxgrad.grad(lambda x, scale: fnp.sum(positive(x, scale))), errors="nan"),
+    "mapped branches": fxgrad.vmap(
+        lambda x, scale: fxgrad.cond(x > -100, positive, lambda x, _: x, x, scale), in_axes=(0, None)),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_checks_are_saved(name: str) -> None:
+    function, good, bad = CHECKED[name], (np.array([1.0, 2.0]), 1.5), (np.array([9.0, -1.0]), 3.0)
+    found = again(function, *good)
+    np.testing.assert_array_equal(found(*good), function(*good))
+    with pytest.raises(fxgrad.errors.CheckError) as expected:
+        function(*bad)
+    assert "test_files.py:" in str(expected.value)
+    for loaded in (found, fxgrad.jit(found), again(found)):
+        with pytest.raises(fxgrad.errors.CheckError) as raised:
+            loaded(*bad)
+        assert str(raised.value) == str(expected.value)
+    assert len(fxgrad.make_program(function)(*good).diff(found)) == 0
+
+
+def with_report(change: Callable[[dict[str, Any]], Any]) -> io.BytesIO:
+    """A file with a check whose report was changed."""
+    original, result = io.BytesIO(), io.BytesIO()
+    fxgrad.save(original, positive, X, 1.0)
+    with zipfile.ZipFile(original) as archive, zipfile.ZipFile(result, "w") as copy:
+        contents = json.loads(archive.read("program.json"))
+        change(next(equation["params"]["report"] for equation in contents["program"]["programs"][-1]["equations"]
+                    if equation["primitive"] == "check"))
+        copy.writestr("program.json", json.dumps(contents))
+    return result
+
+
+def field_of(name: str, value: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda report: report["fields"].update({name: value})
+
+
+FINDING = {"kind": "nan", "operation": "log", "line": "", "sizes": {"tuple": []}, "form": ""}
+WRONG_REPORTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "a number for a text": (field_of("text", 3), "Message"), "no line": (field_of("line", None), "Message"),
+    "another tree": (field_of("structure", {"tree": 0}), "Message"),
+    "another kind": (lambda report: report.update({"class": "Finding", "fields": {**FINDING, "kind": "fire"}}),
+                     "Finding"),
+    "sizes of text": (lambda report: report.update({"class": "Finding", "fields": {
+        **FINDING, "sizes": {"tuple": ["3"]}}}), "Finding"),
+    "a number for a program": (lambda report: report.update({"class": "Diagnosis", "fields": {"program": 1}}),
+                               "Diagnosis"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_REPORTS)
+def test_wrong_reports_of_checks_are_refused(name: str) -> None:
+    change, kind = WRONG_REPORTS[name]
+    with pytest.raises(fxgrad.errors.ProgramError) as raised:
+        fxgrad.load(with_report(change))
+    assert f"check: the fields of the report {kind} do not fit the operation" in str(raised.value)
+
+
+MALFORMED_REPORTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "no tree": (field_of("structure", {"tree": {"set": []}}), (
+        ".structure: a number, null, or an object with dict, list, tuple or class is expected")),
+    "a missing field": (lambda report: report["fields"].pop("line"), (
+        ": the fields of Message are text, line, structure, constants")),
+    "another class": (lambda report: report.update({"class": "Layer"}), (
+        ": there is no class 'Layer' for parameters; those of your own are passed as from_json(text, classes=[...])")),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED_REPORTS)
+def test_malformed_reports_of_checks_are_refused(name: str) -> None:
+    change, message = MALFORMED_REPORTS[name]
+    with pytest.raises(fxgrad.errors.ProgramSyntaxError) as raised:
+        fxgrad.load(with_report(change))
+    assert re.sub(r"^programs\[\d+\]\.equations\[\d+\]", "", str(raised.value)) == ".params.report" + message
+
+
+def test_arguments_of_checks_that_have_no_form() -> None:
+    def f(x: Any) -> Any:
+        fxgrad.check(x > 0, "{0}", jax.tree_util.Partial(fnp.sin, x))
+        return x
+    with pytest.raises(fxgrad.errors.UnsupportedError) as raised:
+        again(f, 1.0)
+    assert re.sub(r":\d+ \(", ":LINE (", str(raised.value)) == (
+        "to_json: the parameter report of check is a Python object (Partial), which JSON does not hold; numbers, "
+        "strings, dtypes, types, programs, and tuples of them have a form. Leave the operation out of the function, or "
+        "write pickle.dumps(program), which holds every object that pickle takes\n  at test_files.py:LINE (in f)")
 
 
 # --- rules of the library's own ---------------------------------------------------------------------------------------

@@ -60,8 +60,17 @@ PROGRAMS = {
 """By the name of a class, a function whose program has an object of it among the parameters."""
 
 
+def positive(x: Any) -> Any:
+    fxgrad.check(x > 0, "{x}", x=x)
+    return np.log(x)
+
+
+REPORTS = {"Message": positive, "Diagnosis": fxgrad.checked(np.log, errors="sqrt")}
+"""The same for reports of checks, which texts do not hold. The program of a `Diagnosis` has a `Finding`."""
+
+
 def test_every_class_has_a_program() -> None:
-    assert PROGRAMS.keys() == parameter_classes.keys()
+    assert {*PROGRAMS, *REPORTS, "Finding"} == parameter_classes.keys()
     for name, function in PROGRAMS.items():
         program = fxgrad.make_program(function)(np.ones(4))
         values = [value for equation in program.equations for value in equation.params.values()]
@@ -69,13 +78,26 @@ def test_every_class_has_a_program() -> None:
         assert fxgrad.text.equal(program, fxgrad.parse(fxgrad.text.program_text(program), [boxed_p]))
 
 
+def test_reports_of_checks_have_programs() -> None:
+    for name, function in REPORTS.items():
+        program = fxgrad.make_program(function)(np.ones(4))
+        read = fxgrad.text.from_json(fxgrad.text.to_json(program))
+        assert fxgrad.text.equal(program, read)
+        reports = [equation.params["report"] for equation in read.equations if "report" in equation.params]
+        assert [type(report) for report in reports] == [parameter_classes[name]]
+        if name == "Diagnosis":
+            assert parameter_classes["Finding"] in {
+                type(equation.params.get("report")) for equation in reports[0].program.equations}
+
+
 @pytest.mark.slow
 def test_a_process_that_imports_fxgrad_alone_reads_them(tmp_path: Path) -> None:
-    for name, function in PROGRAMS.items():
+    for name, function in {**PROGRAMS, **REPORTS}.items():
         program = fxgrad.make_program(function)(np.ones(4))
         fxgrad.save(tmp_path / f"{name}.fxgrad", program)
         (tmp_path / f"{name}.json").write_text(fxgrad.text.to_json(program), encoding="utf-8")
-        (tmp_path / f"{name}.txt").write_text(fxgrad.text.program_text(program), encoding="utf-8")
+        if name in PROGRAMS:
+            (tmp_path / f"{name}.txt").write_text(fxgrad.text.program_text(program), encoding="utf-8")
     script = BOXED + """
 import sys, pathlib
 READERS = {".fxgrad": lambda path: fxgrad.load(path, [boxed_p]),

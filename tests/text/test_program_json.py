@@ -79,9 +79,8 @@ def test_objects_have_no_form() -> None:
         to_json(with_value(np.sin))
     assert str(caught.value) == (
         "to_json: the parameter value of keep is a Python object (sin), which JSON does not hold; numbers, strings, "
-        "dtypes, types, programs, and tuples of them have a form. Leave the operation out of the function (save f in "
-        "place of checked(f), and call checked(load(file))), or write pickle.dumps(program), which holds every object "
-        "that pickle takes")
+        "dtypes, types, programs, and tuples of them have a form. Leave the operation out of the function, or write "
+        "pickle.dumps(program), which holds every object that pickle takes")
 
 
 def test_bytes_are_in_one_order() -> None:
@@ -155,7 +154,7 @@ CASES: list[tuple[list[Any], Any, str]] = [
       "dtypes")),
     (VALUE, {"object": 1},
      ("programs[1].equations[1].params.v: an object with one of the fields float, complex, scalar, dtype, type, size,"
-      " tuple, program, enum, class is expected")),
+      " tuple, program, enum, class, tree is expected")),
     (VALUE, {"float": 1.5}, "programs[1].equations[1].params.v: a string is expected, found 1.5"),
     (VALUE, {"class": "Windows", "fields": {}},
      ("programs[1].equations[1].params.v: the fields of Windows are offset_dims, collapsed_slice_dims, "

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import tree
 from fxgrad.engine.core.avals import Literal, to_numpy
-from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.executors.xla import is_jax
-from fxgrad.engine.frontend.callback import HostFunction, host_function
+from fxgrad.engine.frontend.callback import flat_arguments
 from fxgrad.engine.frontend.calling import trace_for_rewrite
 from fxgrad.engine.frontend.flat import plain_outside, transformation
 from fxgrad.engine.frontend.formats import check_format
 from fxgrad.engine.higher_order.automatic_checks import KINDS, add_checks
 from fxgrad.engine.higher_order.checks import (
     Diagnosis,
-    check_error,
+    Message,
     check_p,
-    first_false,
     gather_checks,
     has_checks,
 )
@@ -30,7 +26,7 @@ from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of, bind, current
 from fxgrad.engine.user_lines import at_user_line, user_line
-from fxgrad.errors import ArgumentError, CheckError
+from fxgrad.errors import ArgumentError
 
 
 @hide_frames
@@ -60,37 +56,8 @@ def check(condition: Any, fmt: str, *args: Any, **kwargs: Any) -> None:
         raise ArgumentError(at_user_line(
             f"check: the condition is {aval_of(condition)}, where bool is needed. Write a comparison, such as "
             "fxgrad.check(x > 0, ...)"))
-    host, values = host_function("check", _Failure(fmt, user_line()), args, kwargs, (), tree.structure(()))
-    bind(check_p, condition, *values, report=Message(host), lanes=())
-
-
-@dataclass(frozen=True)
-class _Failure(StructuralKey):
-    """A function that raises the error of a check; equal ones raise the same."""
-
-    fmt: str
-    line: str
-    __name__ = "check"
-
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        raise check_error(self.fmt.format(*args, **kwargs), self.line)
-
-
-@dataclass(frozen=True)
-class Message(StructuralKey):
-    """The report of the user's check."""
-
-    host: HostFunction
-
-    def fail(self, condition: Any, values: Sequence[Any]) -> None:
-        """Raise the error with the user's text."""
-        try:
-            self.host(*values)
-        except CheckError as error:
-            place = first_false(condition)
-            if place:
-                error.add_context(f"at {list(place)} of the condition")
-            raise
+    structure, constants, values = flat_arguments("check", args, kwargs)
+    bind(check_p, condition, *values, report=Message(fmt, user_line(), structure, constants), lanes=())
 
 
 def checked(fun: Callable[..., Any], errors: str | Iterable[str] = "user") -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.custom_arguments import CustomVJPPrimal
 from fxgrad.engine.api.custom_calls import CustomCall, WithRule, nondiff_positions, positional_arity
+from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.primitive import Primitive
@@ -24,6 +25,7 @@ from fxgrad.engine.ops import arithmetic
 from fxgrad.engine.ops.structural import convert, instantiate_zeros
 from fxgrad.engine.pickling import is_importable
 from fxgrad.engine.tracebacks import hide_frames
+from fxgrad.engine.tracing.interning import MAX_FUNCTIONS
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -66,8 +68,10 @@ class _CapturedInputs:
         """Return the rule of `call`; calls without static arguments that recorded the same program share one rule."""
         if call.static:
             return cls(call, traced, owner)
-        key = "rule", owner, call.structure, traced.out_tree
-        return memoize(traced.program, key, lambda: cls(call, traced, owner))
+        rules = memoize(traced.program, "rules", lambda: BoundedDict(MAX_FUNCTIONS))
+        key = owner, call.structure, traced.out_tree
+        found: Self | None = rules.get(key)
+        return rules.add(key, cls(call, traced, owner)) if found is None else found
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is type(self) and self._key == other._key)

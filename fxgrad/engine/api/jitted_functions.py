@@ -99,8 +99,8 @@ from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing import observers
 from fxgrad.engine.tracing.tape import axes_in_scope, bind, current, innermost_for
 from fxgrad.engine.tracing.trace import SHARED, WITH_LITERALS, Mode
-from fxgrad.engine.user_lines import at_user_line, function_name
-from fxgrad.errors import ArgumentError, CheckError, UnsupportedError
+from fxgrad.engine.user_lines import function_name
+from fxgrad.errors import CheckError, UnsupportedError
 
 
 class FailedCheckError(Exception):
@@ -578,9 +578,7 @@ class JittedFunction:
         for index, leaf in enumerate(call.leaves):
             aval = leaf_aval(leaf)
             if aval is None:
-                raise ArgumentError(at_user_line(
-                    f"jit: {call.leaf_names()[index]} is a {type(leaf).__name__}, where an array "
-                    "or a number is needed. Make the argument static with static_argnums"))
+                raise self._static.leaf_error(leaf, call.leaf_names()[index], kwargs)
             avals.append(aval)
         traced = self._inside.of(call, avals, functools.partial(self._trace, call, avals, inside=bool(self._shardings)))
         return traced, [*traced.captured, *call.leaves]

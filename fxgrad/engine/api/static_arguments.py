@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +12,7 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import check_dtype
-from fxgrad.engine.frontend.flat import insert_static, keyword_names, leaf_aval, parameter_names
+from fxgrad.engine.frontend.flat import cure_of_leaf, insert_static, keyword_names, leaf_aval, parameter_names
 from fxgrad.engine.tracing.tracer import Tracer, leak_error
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -147,17 +147,23 @@ class StaticArguments:
         """Raise our message for an argument that jax refuses, or for a static one whose `__eq__` raised `error`."""
         self.check_hashable(args, kwargs)
         self._check_comparable(args, kwargs, error)
-        name, roots = function_name(self._fun), parameter_names(self._fun, len(args))
         for leaf, where in zip(self.split(args, kwargs).leaves, self.leaf_names(args, kwargs), strict=True):
             if type(leaf) is Tracer:
                 raise leak_error(leaf)
             if leaf_aval(leaf) is None:
-                if isinstance(leaf, jax.Array) or type(leaf) is np.ndarray:
-                    check_dtype(leaf, f"jit: {where} of {name}")
-                raise ArgumentError(at_user_line(
-                    f"jit: {where} of {name} is a {type(leaf).__name__}, where an array or a number is needed. "
-                    f"Make the argument static: jit({name}, static_argnames={roots[0] if not roots else where!r})",
-                )) from None
+                raise self.leaf_error(leaf, where, kwargs) from None
+
+    def leaf_error(self, leaf: Any, where: str, kwargs: Mapping[str, Any]) -> ArgumentError:
+        """Return the error for a dynamic leaf that is no array and no number; raise that of its dtype if it has one."""
+        name = function_name(self._fun)
+        if isinstance(leaf, jax.Array) or type(leaf) is np.ndarray:
+            check_dtype(leaf, f"jit: {where} of {name}")
+        if where in kwargs or where in keyword_names(self._fun):
+            cure = f"Make the argument static: jit({name}, static_argnames={where!r})"
+        else:  # a part of an argument, or one without a name
+            cure = "Pass it by closure (functools.partial), or as an argument of its own that is static"
+        return ArgumentError(at_user_line(f"jit: {where} of {name} is a {type(leaf).__name__}, where an array or a "
+                                          f"number is needed. {cure_of_leaf(leaf, cure)}"))
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:

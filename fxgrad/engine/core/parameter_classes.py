@@ -7,7 +7,8 @@ parameter_classes: dict[str, type] = {}
 
 
 def declare_parameter_class(kind: type) -> None:
-    """Declare a named tuple or an enumeration as a class of parameters, so that programs with it can be read back.
+    """Declare a named tuple, an enumeration or a dataclass as a class of parameters, so that programs with it can be
+    read back. Objects of dataclasses are read from files alone: in texts they would take too many words.
 
     It is no decorator, because `to_python` carries the source of such classes into files that import NumPy alone.
     Raises `ValueError` if another class has its name, which is all that a text has of a class.

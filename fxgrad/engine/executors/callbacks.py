@@ -16,13 +16,23 @@ import numpy as np
 from jax import lax
 from jax.experimental import io_callback
 
-from fxgrad.engine import dtypes, user_lines
+from fxgrad.engine import dtypes, tree, user_lines
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.executors.failures import note_callback_error
 
 Host = Callable[..., "list[Any]"]
 """A function of NumPy arrays that returns a list of them."""
+Constants = tuple[tuple[int, Any], ...]
+"""Leaves of arguments that are no arrays, after their positions among all leaves."""
+
+
+def rebuild_arguments(in_tree: Any, constants: Constants, values: Sequence[Any]) -> Any:
+    """Return the positional and the keyword arguments of a tree with these arrays and constants as leaves."""
+    leaves = [np.array(value)[()] for value in values]  # copies, since the function may keep and change them
+    for position, constant in constants:
+        leaves.insert(position, constant)
+    return tree.unflatten(in_tree, leaves)
 
 
 def emit_debug_callback(host: Host, values: Sequence[Any], ordered: bool) -> None:

@@ -43,7 +43,7 @@ class HostFunction(ByValue):
 
     __slots__ = ("_constants", "_function")
 
-    def __init__(self, function: Callable[..., Any], what: str, in_tree: Any, constants: tuple[tuple[int, Any], ...],
+    def __init__(self, function: Callable[..., Any], what: str, in_tree: Any, constants: callbacks.Constants,
                  results: Avals, out_tree: Any) -> None:
         super().__init__(cache_key(function), what, in_tree, cache_key(constants), results, out_tree)
         self._function, self._constants = function, constants
@@ -65,10 +65,7 @@ class HostFunction(ByValue):
     def __call__(self, *values: Any) -> list[Any]:
         """Return the leaves of the results; raise unless they have the declared types."""
         _, what, in_tree, _, results, out_tree = self._key
-        leaves = [np.array(value)[()] for value in values]  # copies, since the function may keep and change them
-        for position, constant in self._constants:
-            leaves.insert(position, constant)
-        args, kwargs = tree.unflatten(in_tree, leaves)
+        args, kwargs = callbacks.rebuild_arguments(in_tree, self._constants, values)
         returned = self._function(*args, **kwargs)
         if what in RETURNING_NOTHING:
             return []
@@ -103,6 +100,16 @@ def host_function(what: str, function: Callable[..., Any], args: tuple[Any, ...]
         raise ArgumentError(at_user_line(
             f"{what}: the callback is a {type(function).__name__}, where a function is needed. Pass the function "
             "itself, not what it returns"))
+    in_tree, constants, values = flat_arguments(what, args, kwargs)
+    return HostFunction(function, what, in_tree, constants, results, out_tree), values
+
+
+def flat_arguments(what: str, args: tuple[Any, ...], kwargs: dict[str, Any],
+                   ) -> tuple[Any, callbacks.Constants, list[Any]]:
+    """Return the tree of the arguments, the leaves that are no arrays, and the arrays.
+
+    Raise `ArgumentError` for leaves that are no arrays unless `what` takes them.
+    """
     leaves, in_tree = tree.flatten((args, kwargs))
     names = [*tree.leaf_names(args, "args"), *tree.leaf_names(kwargs, "kwargs")]
     constants = tuple((position, leaf) for position, leaf in enumerate(leaves) if leaf_aval(leaf) is None)
@@ -112,8 +119,7 @@ def host_function(what: str, function: Callable[..., Any], args: tuple[Any, ...]
         if not _is_hashable(leaf):
             raise ArgumentError(at_user_line(f"{what}: {names[position]} is a {type(leaf).__name__}, which is not "
                                              f"hashable. Pass it as text, str(...), or by closure"))
-    values = [leaf for leaf in leaves if leaf_aval(leaf) is not None]
-    return HostFunction(function, what, in_tree, constants, results, out_tree), values
+    return in_tree, constants, [leaf for leaf in leaves if leaf_aval(leaf) is not None]
 
 
 def _is_hashable(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -123,9 +124,18 @@ def check_leaf(value: Any, what: str, where: Callable[[], str]) -> Aval:
     if aval is None:
         check_dtype(value, f"{what}: {where()}")
         raise ArgumentError(at_user_line(
-            f"{what}: {where()} is a {type(value).__name__}, where an array or a number is needed. Pass it by "
-            "closure (functools.partial), or leave it out of the arguments that are transformed"))
+            f"{what}: {where()} is a {type(value).__name__}, where an array or a number is needed. " + cure_of_leaf(
+                value, "Pass it by closure (functools.partial), or leave it out of the arguments that are "
+                "transformed")))
     return aval
+
+
+def cure_of_leaf(value: Any, otherwise: str) -> str:
+    """Return what to write where `value` is a leaf and no array: a dataclass is registered, for others `otherwise`."""
+    if isinstance(value, type) or not dataclasses.is_dataclass(value):
+        return otherwise
+    return ("A dataclass is a container if it is registered: write @fxgrad.tree_util.register_dataclass above "
+            f"@dataclass of {type(value).__name__}")
 
 
 def argument_aval(value: Any, what: str, where: Callable[[], str]) -> Aval:
@@ -261,7 +271,7 @@ def _refuse_output(what: str, name: str, structure: TreeDef, index: int, leaf: A
         check_dtype(leaf, f"{what}: {names[index]} of {name}")
     raise ArgumentError(at_user_line(
         f"{what}: {name} returned a {type(leaf).__name__} at {names[index]}, where an array or a number is needed. "
-        f"{'Return it with has_aux=True, or not at all' if what in _WITH_AUX else 'Leave it out'}"))
+        + cure_of_leaf(leaf, "Return it with has_aux=True, or not at all" if what in _WITH_AUX else "Leave it out")))
 
 
 _WITH_AUX = frozenset({"grad", "value_and_grad", "vjp", "jvp", "linearize", "jacfwd", "jacrev", "jacobian",

@@ -34,6 +34,7 @@ from fxgrad.engine.core.analysis import Analysis, Collection
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.interpreter import interpret
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.program import Atom, Equation, Program, Source, Variable
 from fxgrad.engine.core.program_properties import definitions, memoize
 from fxgrad.engine.core.regions import Region, replace_programs
@@ -41,7 +42,7 @@ from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors.speculative import exposes_nans
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
-from fxgrad.engine.higher_order.checks import check_error, check_p, first_false
+from fxgrad.engine.higher_order.checks import check_error, check_p, first_false, require_fields
 from fxgrad.engine.ops import (
     arithmetic,
     cumulative,
@@ -82,6 +83,13 @@ class Finding(StructuralKey):
     sizes: tuple[int, ...] = ()
     form: str = "{operation}({operands})"
 
+    def require_operands(self, count: int) -> None:
+        """Raise `ProgramError` unless the fields are a kind, texts and sizes."""
+        texts = self.kind, self.operation, self.line, self.form
+        require_fields(self, all(type(text) is str for text in texts) and self.kind in KINDS
+                       and type(self.sizes) is tuple and all(type(size) is int for size in self.sizes)
+                       and (count > 0 or self.kind != "index"))
+
     def fail(self, condition: Any, values: Sequence[Any]) -> None:
         """Raise the error, with the operands at the first place where the condition is false."""
         place = first_false(condition)
@@ -99,6 +107,8 @@ class Finding(StructuralKey):
         at = f" at {list(place)}" if place else ""
         raise check_error(f"{KINDS[self.kind]}: {text}{at}", self.line)
 
+
+declare_parameter_class(Finding)
 
 # --- what may go wrong ----------------------------------------------------------------------------------------------
 

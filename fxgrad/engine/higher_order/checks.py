@@ -16,11 +16,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fxgrad.engine import dtypes
+from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal, to_numpy
-from fxgrad.engine.core.cache_keys import StructuralKey
+from fxgrad.engine.core.cache_keys import StructuralKey, cache_key
 from fxgrad.engine.core.interpreter import interpret
+from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, register, total_bytes
 from fxgrad.engine.core.program import Equation, Program
 from fxgrad.engine.core.program_properties import program_property, used_axes
@@ -47,7 +48,7 @@ from fxgrad.engine.ops.reductions import reduce_and
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import Batched, batched_axis, batched_program, put_axis
-from fxgrad.errors import CheckError, DTypeError, UnsupportedError
+from fxgrad.errors import CheckError, DTypeError, ProgramError, UnsupportedError
 
 HOLDS = Aval((), dtypes.bool_)
 """The type of the flag: true as long as every check held."""
@@ -64,10 +65,21 @@ class Report(Protocol):
         """Raise `CheckError` for NumPy values of one entry of the batches; return if nothing is wrong after all."""
         ...
 
+    def require_operands(self, count: int) -> None:
+        """Raise `ProgramError` unless the report, which may be from a file, is one of so many values."""
+        ...
+
+
+def require_fields(report: Report, holds: bool) -> None:
+    """Raise `ProgramError` unless the fields of a report are what they should be, as `holds` says."""
+    if not holds:
+        raise ProgramError(f"check: the fields of the report {type(report).__name__} do not fit the operation")
+
 
 def _abstract(condition: Aval, *values: Aval, report: Report, lanes: Lanes) -> list[Aval]:
     if condition.dtype != dtypes.bool_:
         raise DTypeError(f"check: the condition must be of dtype bool, got {condition}")
+    report.require_operands(len(values))
     return []
 
 
@@ -315,10 +327,17 @@ class Diagnosis(StructuralKey):
 
     program: Program
 
+    def require_operands(self, count: int) -> None:
+        """Raise `ProgramError` unless the program has so many inputs."""
+        require_fields(self, isinstance(self.program, Program) and len(self.program.inputs) == count)
+
     def fail(self, condition: Any, values: Sequence[Any]) -> None:
         """Raise the error of the first check that fails, if there is one."""
         with np.errstate(all="ignore"):
             numpy_executor.call(self.program, values)
+
+
+declare_parameter_class(Diagnosis)
 
 
 def _batch_by_flag(primitive: Primitive, size: int, values: Sequence[Any], axes: Sequence[int | None],
@@ -398,3 +417,42 @@ def first_false(condition: Any) -> tuple[int, ...]:
 def check_error(text: str, line: str) -> CheckError:
     """Return the error of a check that failed at the user's `line`."""
     return CheckError(text + (f"\n  at {line}" if line else ""))
+
+
+@dataclass(frozen=True, eq=False)
+class Message(StructuralKey):
+    """The report of the user's check: the text, the line, and how the values of the operation make its arguments."""
+
+    text: str
+    line: str
+    structure: tree.TreeDef
+    constants: callbacks.Constants
+
+    def require_operands(self, count: int) -> None:
+        """Raise `ProgramError` unless the report is one of so many values."""
+        require_fields(
+            self, type(self.text) is str and type(self.line) is str and isinstance(self.structure, tree.TreeDef)
+            and type(self.constants) is tuple and all(
+                type(each) is tuple and len(each) == 2 and type(each[0]) is int for each in self.constants)
+            and self.structure.num_leaves == count + len(self.constants))
+
+    def fail(self, condition: Any, values: Sequence[Any]) -> None:
+        """Raise the error with the user's text."""
+        args, kwargs = callbacks.rebuild_arguments(self.structure, self.constants, values)
+        error = check_error(self.text.format(*args, **kwargs), self.line)
+        place = first_false(condition)
+        if place:
+            error.add_context(f"at {list(place)} of the condition")
+        raise error
+
+    def _key(self) -> Any:
+        return self.text, self.line, self.structure, cache_key(self.constants)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Message and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+declare_parameter_class(Message)

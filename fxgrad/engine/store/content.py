@@ -165,7 +165,9 @@ class Content:
             self._write("library", name)
         elif kind is BuiltinFunctionType:
             if isinstance(value.__self__, ModuleType | None):
-                raise Unknown(_IMPURE_TEXT.format(f"{value.__module__}.{value.__qualname__}"))
+                is_builtin = vars(builtins).get(value.__name__) is value  # `open`, whose module is io, or _io
+                raise Unknown(_IMPURE_TEXT.format(
+                    value.__name__ if is_builtin else f"{value.__module__}.{value.__qualname__}"))
             self._write("method", value.__name__)
             self.add(value.__self__)
         elif kind is CodeType:

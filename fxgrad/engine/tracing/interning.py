@@ -95,7 +95,32 @@ def extend(node: PrefixNode, key: Any, equation: Equation | None, outputs: list[
     _recorded += 1  # as `_count_entry` does
     if _recorded > config.interning_limit:
         clear()
+    if equation is not None and _holds_functions(equation):
+        _drop_functions(node)
     return node.children.setdefault(key, PrefixNode(equation, outputs))
+
+
+MAX_FUNCTIONS = 256
+"""The number of operations with functions or programs in their parameters, such as loops of different lengths, that
+may follow one prefix."""
+
+
+def _holds_functions(equation: Equation) -> bool:
+    primitive = equation.primitive
+    return primitive.regions is not None or primitive.calls_user_code or any(map(callable, equation.params.values()))
+
+
+def _drop_functions(node: PrefixNode) -> None:
+    """Forget the children of `node` that hold functions or programs if there are `MAX_FUNCTIONS`.
+
+    A custom rule or a callback that is made anew in each step of a loop is another operation each time. What it
+    recorded, and all that was derived from it, is never reached again.
+    """
+    held = [key for key, child in [*node.children.items()]
+            if child.equation is not None and _holds_functions(child.equation)]
+    if len(held) >= MAX_FUNCTIONS:
+        for key in held:
+            node.children.pop(key, None)
 
 
 def node_in_scope(node: PrefixNode, scope: str) -> PrefixNode:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 import textwrap
 from functools import cached_property
@@ -20,6 +19,7 @@ from fxgrad.extend import (
     drop_devices,
     inner_first,
     require_all_paths,
+    source_line,
 )
 from fxgrad.extend.sizes import require_numbers
 from fxgrad.shipping.c.functions import CFunction
@@ -148,7 +148,7 @@ class CFile:
         source = equation.source
         if not self._source or source is None:
             return ""
-        line = linecache.getline(source.filename, source.line).strip()
+        line = source_line(source.filename, source.line).strip()
         return c_comment_line(f"{source.place}  {line}".strip())
 
     def _comment(self, function: CFunction, macro: str) -> str:

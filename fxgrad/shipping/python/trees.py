@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import dis
 import inspect
-import linecache
 import types
 from collections.abc import Iterator
 from typing import Any
 
-from fxgrad.extend import parse_source
+from fxgrad.extend import parse_source, source_lines
 
 
 class SourceRefusal(Exception):  # noqa: N818  (it never reaches a user: it becomes an error that names the operation)
@@ -50,7 +49,7 @@ def inner_names(code: types.CodeType) -> Iterator[str]:
 
 
 def _file(filename: str) -> ast.Module | None:
-    return parse_source("".join(linecache.getlines(filename)))
+    return parse_source("".join(source_lines(filename)))
 
 
 def _tree(filename: str, use: str) -> ast.Module:

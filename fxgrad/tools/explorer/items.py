@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import linecache
 from typing import Any
 
 import numpy as np
 
 from fxgrad.errors import FxgradError
-from fxgrad.extend import file_name, has_tangent
+from fxgrad.extend import file_name, has_tangent, source_line
 from fxgrad.tools.graphs.backward import short
 from fxgrad.tools.graphs.graph import Graph
 from fxgrad.tools.graphs.nodes import Node, Operation, Subgraph
@@ -141,7 +140,7 @@ class Items:
         lines = self.sources.setdefault(file_name(source.filename), {})
         line = source.line
         if line not in lines:
-            lines[line] = linecache.getline(source.filename, line).rstrip()
+            lines[line] = source_line(source.filename, line).rstrip()
         return [file_name(source.filename), line]
 
     def _numbers(self, nodes: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.extend import Aval, Equation, Source
+from fxgrad.extend import Aval, Equation, Source, source_line
 from fxgrad.text.scope import type_text
 from fxgrad.text.short import expression, operation_name
 from fxgrad.text.sources import Sources
@@ -135,7 +134,7 @@ def hover_text(title: str, aval: Aval | None, source: Source | None, sources: So
 
 def _line(filename: str, number: int) -> str:
     try:
-        return linecache.getline(filename, number).strip()
+        return source_line(filename, number).strip()
     except Exception:  # noqa: BLE001  (others put functions of their own in its place)
         return ""
 

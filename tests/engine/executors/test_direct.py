@@ -391,6 +391,19 @@ def test_checks_compare_the_first_call_with_the_gradient_program(monkeypatch: py
 
 
 @pytest.mark.usefixtures("fresh_tables")
+def test_checks_of_the_first_call_allow_for_the_order_of_additions(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The cotangent of `X @ w` is row-major in the direct run, column-major in the program: BLAS adds in another order.
+    monkeypatch.setattr(config, "check_level", 1)
+    generator = np.random.default_rng(18)
+    data, targets, starts = generator.normal(size=(25, 3)), generator.normal(size=25), generator.normal(size=(6, 3))
+
+    def loss(ws: Any) -> Any:
+        return np.mean(fxgrad.vmap(lambda w: np.sum(np.square((targets - data @ w) / 2.0) * -0.5))(ws))
+    wanted = -(starts @ data.T - targets) @ data / 24.0
+    np.testing.assert_allclose(fxgrad.grad(loss)(starts), wanted, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("fresh_tables")
 def test_programs_with_large_values_keep_no_more_than_their_gradient_program(uses: list[bool]) -> None:
     def loss(x: Any) -> Any:
         return np.mean(np.exp(np.sin(x)))

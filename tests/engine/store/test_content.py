@@ -273,7 +273,7 @@ REFUSED = {
     "def f(x): return x + np.random.normal()":
         "it uses numpy.random.RandomState.normal, whose results or effects its content does not decide",
     "def f(x): return x + np.load('w.npy')": "it uses numpy.load, whose results or effects its content does not decide",
-    "def f(x): return open('w').read()": "it uses io.open, whose results or effects its content does not decide",
+    "def f(x): return open('w').read()": "it uses open, whose results or effects its content does not decide",
     "def f(x): print(x); return x": "it uses print, whose results or effects its content does not decide",
     "def f(x): return eval('x')": "it uses eval, whose results or effects its content does not decide",
     "import time\ndef f(x): return x + time.time()": "it uses time.time, whose results or effects its content does not "

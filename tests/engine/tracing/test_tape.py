@@ -6,13 +6,17 @@ import asyncio
 import gc
 import threading
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import fxgrad
 from fxgrad import config
+from fxgrad.engine.api import custom
 from fxgrad.engine.core.avals import Aval, is_unchanged
+from fxgrad.engine.core.program import Program
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.tracing import interning
 from fxgrad.engine.tracing.tape import bind
@@ -178,6 +182,62 @@ def test_changing_constants_do_not_grow_the_table() -> None:
     for k in range(200):
         call(float(k))
     assert interning.num_recorded_operations() == before
+
+
+def _custom_jvp() -> Callable[[Any], Any]:
+    sine = fxgrad.custom_jvp(lambda x: np.sin(x))
+    sine.defjvp(lambda primals, tangents: (sine(*primals), np.cos(primals[0]) * tangents[0]))
+    return lambda x: fxgrad.grad(lambda x: sine(x) * x)(x)
+
+
+def _custom_vjp() -> Callable[[Any], Any]:
+    sine = fxgrad.custom_vjp(lambda x: np.sin(x))
+    sine.defvjp(lambda x: (sine(x), x), lambda x, cotangent: (cotangent * np.cos(x),))
+    return lambda x: fxgrad.grad(lambda x: sine(x) * x)(x)
+
+
+def _custom_vmap() -> Callable[[Any], Any]:
+    double = fxgrad.custom_batching.custom_vmap(lambda x: 2.0 * x)
+    double.def_vmap(lambda size, batched, x: (2.0 * x, batched[0]))
+    return lambda x: fxgrad.vmap(double)(np.full(2, x))
+
+
+def _callback() -> Callable[[Any], Any]:
+    return lambda x: fxgrad.vmap(lambda x: fxgrad.pure_callback(lambda x: 2.0 * x, x, x, vmap_method="expand_dims"))(
+        np.full(2, x))
+
+
+@pytest.mark.usefixtures("fresh_tables")
+@pytest.mark.parametrize("make", [_custom_jvp, _custom_vjp, _custom_vmap, _callback])
+def test_rules_made_anew_in_each_step_are_not_kept(
+        make: Callable[[], Callable[[Any], Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interning, "MAX_FUNCTIONS", 32)
+    monkeypatch.setattr(custom, "MAX_FUNCTIONS", 32)
+
+    def run(count: int) -> int:
+        for step in range(count):
+            make()(float(step))
+        gc.collect()
+        return sum(type(held) is Program for held in gc.get_objects())
+
+    few, many = run(64), run(128)  # the last 32 are kept
+    assert many <= few
+
+
+@pytest.mark.usefixtures("fresh_tables")
+def test_rules_that_are_dropped_from_the_table_work_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interning, "MAX_FUNCTIONS", 32)
+    monkeypatch.setattr(custom, "MAX_FUNCTIONS", 32)
+
+    def make(factor: float) -> Callable[[Any], Any]:
+        scaled = fxgrad.custom_jvp(lambda x: factor * x)
+        scaled.defjvp(lambda primals, tangents: (scaled(*primals), 10.0 * factor * tangents[0]))
+        return lambda x: scaled(x) * x
+
+    functions = [make(float(number)) for number in range(80)]
+    for _ in range(3):
+        slopes = [fxgrad.grad(function)(2.0) for function in functions]
+        assert slopes == [number * 2.0 + 10.0 * number * 2.0 for number in range(80)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128", "bool", "bfloat16"])
