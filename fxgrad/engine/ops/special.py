@@ -15,13 +15,14 @@ import numpy as np
 from fxgrad.engine.caches import cached
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.engine.ops.comparison import lt
-from fxgrad.engine.ops.exponential import exp, log, log1p
+from fxgrad.engine.ops.comparison import eq, gt, lt
+from fxgrad.engine.ops.exponential import exp, log, log1p, sqrt
 from fxgrad.engine.ops.families import by_float32
 from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import sign
 from fxgrad.engine.ops.pointwise import binary, operation, unary
 from fxgrad.engine.ops.select import where
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
 
@@ -275,10 +276,6 @@ polygamma_p = binary("polygamma", numpy=_polygamma_numpy, accepts="floating", fl
                      tangents=[_no_derivative_in_order, lambda t, out, n, x: mul(t, polygamma(add(n, 1.0), x))])
 polygamma = operation(polygamma_p)
 
-bessel_i0e_p = _special("bessel_i0e", _i0e_numpy,
-                        lambda t, out, x: mul(t, sub(bessel_i1e(x), mul(sign(x), out))))
-
-
 def in_powers(x: Any, coefficients: Sequence[float]) -> Any:
     """Return a polynomial, given its coefficients, that of order 0 first."""
     total = mul(x, coefficients[-1])
@@ -287,18 +284,42 @@ def in_powers(x: Any, coefficients: Sequence[float]) -> Any:
     return add(total, coefficients[0])
 
 
+def _coefficients_of_bessel(order: int) -> list[float]:
+    """Return those of the asymptotic series of exp(-x) I_n(x) root(2 pi x) in 1/x (DLMF 10.40.1)."""
+    terms = [1.0]
+    for k in range(1, 20):
+        terms.append(terms[-1] * ((2 * k - 1) ** 2 - 4 * order * order) / (8 * k))
+    return terms
+
+
+_DIFFERENCE = [one - other for one, other in zip(*map(_coefficients_of_bessel, (0, 1)), strict=True)]
+
+
+def _i0e_less_i1e(i0e: Any, i1e: Any, x: Any) -> Any:
+    """Return i0e(x) - |i1e(x)|, for large x, where both are nearly equal, term by term of their asymptotic series."""
+    size, (bound, count) = absolute(x), (30.0, 20) if aval_of(x).dtype.itemsize == 8 else (20.0, 9)
+    far = gt(size, bound)
+    large = where(far, size, bound)
+    series = div(in_powers(div(1.0, large), _DIFFERENCE[:count]), sqrt(mul(large, 2 * math.pi)))
+    return where(far, series, sub(i0e, absolute(i1e)))
+
+
+bessel_i0e_p = _special("bessel_i0e", _i0e_numpy, lambda t, out, x: neg(mul(
+    t, mul(sign(x), _i0e_less_i1e(out, bessel_i1e(x), x)))))
+
+
 _I1_OVER_X = [0.5 ** (2 * k + 1) / (math.factorial(k) * math.factorial(k + 1)) for k in range(12)]
 
 
 def _i1e_tangent(t: Any, out: Any, x: Any) -> Any:
-    """i0e(x) - (sign(x) + 1/x) i1e(x) (DLMF 10.29.2), with the last term by its series near 0 (DLMF 10.25.2).
+    """i0e(x) - |i1e(x)| - i1e(x) / x (DLMF 10.29.2), with the last term by its series near 0 (DLMF 10.25.2).
 
     Quotients by a small x lose the digits of higher derivatives, and one by 0 has none.
     """
     near = lt(absolute(x), 1.0)
     ratio = where(near, mul(in_powers(mul(x, x), _I1_OVER_X), exp(neg(absolute(x)))),
                   div(out, where(near, 1.0, x)))
-    return mul(t, sub(bessel_i0e(x), add(mul(out, sign(x)), ratio)))
+    return mul(t, sub(_i0e_less_i1e(bessel_i0e(x), out, x), ratio))
 
 
 bessel_i1e_p = _special("bessel_i1e", _i1e_numpy, _i1e_tangent)
@@ -323,10 +344,15 @@ def _product_with_log(name: str, logarithm: str, tangents: list[Callable[..., An
     return binary(name, numpy=numpy, xla=xla, accepts="inexact", flops=3, tangents=tangents)
 
 
+def _quotient(x: Any, y: Any) -> Any:
+    """Return x / y, and 0 where x is 0: there the product is 0 for every y."""
+    return div(x, where(eq(x, 0.0), 1.0, y))
+
+
 xlogy_p = _product_with_log("xlogy", "log", [lambda t, out, x, y: mul(t, log(y)),
-                                             lambda t, out, x, y: mul(t, div(x, y))])
+                                             lambda t, out, x, y: mul(t, _quotient(x, y))])
 xlog1py_p = _product_with_log("xlog1py", "log1p", [lambda t, out, x, y: mul(t, log1p(y)),
-                                                   lambda t, out, x, y: mul(t, div(x, add(y, 1.0)))])
+                                                   lambda t, out, x, y: mul(t, _quotient(x, add(y, 1.0)))])
 xlogy, xlog1py = operation(xlogy_p), operation(xlog1py_p)
 
 

@@ -104,15 +104,26 @@ xlog1py = _special("xlog1py", special.xlog1py, "x log(1 + y), and 0 where x is 0
 entr = _special("entr", special.entr, "-x log(x): the part of x in an entropy; minus infinity below 0.")
 
 
-def _rel_entr(p: Any, q: Any) -> Any:
+def _entropy(p: Any, q: Any, formula: Callable[..., Any], at_zero: Any) -> Any:
+    """Return a formula of positive p and q, `at_zero` where p is 0, infinity where they are no probabilities."""
     inside = and_(gt(p, 0.0), gt(q, 0.0))
-    safe_p, safe_q = where(inside, p, 1.0), where(inside, q, 1.0)
-    outside = where(and_(eq(p, 0.0), ge(q, 0.0)), 0.0, where(inside, p, math.inf))
-    return where(inside, mul(safe_p, sub(log(safe_p), log(safe_q))), outside)
+    outside = where(and_(eq(p, p), eq(q, q)), math.inf, add(p, q))
+    outside = where(and_(eq(p, 0.0), ge(q, 0.0)), at_zero, outside)
+    return where(inside, formula(where(inside, p, 1.0), where(inside, q, 1.0)), outside)
 
 
-rel_entr = _special("rel_entr", _rel_entr, "p log(p / q): the part of p and q in a relative entropy.", 2)
-kl_div = _special("kl_div", lambda p, q: add(sub(_rel_entr(p, q), p), q), "p log(p / q) - p + q, convex in both.", 2)
+def _rel_entr_inside(p: Any, q: Any) -> Any:
+    """Compute p log(p / q), which is of the size of p - q where the two are close."""
+    apart = sub(q, p)
+    near = lt(absolute(apart), mul(p, 0.5))
+    close = neg(log1p(div(where(near, apart, 0.0), p)))
+    return mul(p, where(near, close, sub(log(p), log(q))))
+
+
+rel_entr = _special("rel_entr", lambda p, q: _entropy(p, q, _rel_entr_inside, 0.0),
+                    "p log(p / q): the part of p and q in a relative entropy.", 2)
+kl_div = _special("kl_div", lambda p, q: _entropy(p, q, gamma_room.deviance, q),
+                  "p log(p / q) - p + q, convex in both, and accurate where p and q are close.", 2)
 
 
 _EXPM1_OVER_X = [1 / math.factorial(k + 1) for k in range(18)]
