@@ -53,6 +53,21 @@ def test_activations_are_their_formulas() -> None:
     assert differing == []
 
 
+def test_squareplus_far_from_0() -> None:
+    """Below it the sum is a difference, above it a square may overflow."""
+    for dtype, x in ((np.float32, [-1e4, -300.0, 3e4]), (np.float16, [-300.0, -100.0, 3e4])):
+        exact = np.array(x)
+        root = np.hypot(exact, 2.0)
+        expected = np.where(exact < 0, 2 / (root - exact), (exact + root) / 2)
+        slopes = np.where(exact < 0, 2 / (root * (root - exact)), (1 + exact / root) / 2)
+        given = np.array(x, dtype)
+        tolerance = 8 * float(np.finfo(dtype).eps)
+        for transform in (lambda f: f, fxgrad.jit):
+            np.testing.assert_allclose(transform(nn.squareplus)(given), expected, rtol=tolerance)
+            found = transform(fxgrad.vmap(fxgrad.grad(nn.squareplus)))(given)
+            np.testing.assert_allclose(found, slopes, rtol=tolerance, atol=float(np.finfo(dtype).tiny))
+
+
 def test_a_step_of_an_lstm_cell() -> None:
     generator = np.random.default_rng(0)
     x, hidden, cell = generator.normal(size=2), generator.normal(size=3), generator.normal(size=3)

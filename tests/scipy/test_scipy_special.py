@@ -416,6 +416,38 @@ def test_slopes_of_scaled_bessel_functions_of_large_numbers(dtype: Any) -> None:
             np.testing.assert_allclose(found, values, rtol=100 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_choices_and_rising_factorials_of_large_numbers(dtype: Any) -> None:
+    """Quotients of gamma functions overflow, and differences of their logarithms have no digits."""
+    for function, exact, cases in (
+            (fsp.comb, mpmath.binomial, [(1e6, 3.0), (40.0, 20.0), (100.0, 1.0), (5.0, 2.0), (12.0, 12.0), (9.0, 0.0)]),
+            (fsp.poch, mpmath.rf, [(200.0, 2.0), (40.0, 2.0), (1e6, 3.5), (9.0, -0.5), (3.0, 4.0)])):
+        first, second = np.array(cases, dtype).T
+        with mpmath.workdps(30):
+            expected = [float(exact(one, other)) for one, other in cases]
+        for found in (function(first, second), fxgrad.jit(function)(first, second)):
+            np.testing.assert_allclose(found, expected, rtol=60 * np.finfo(dtype).eps)
+    with mpmath.workdps(30):
+        slope = float(mpmath.diff(lambda z: mpmath.rf(z, 2), 200))
+    assert float(fxgrad.grad(fsp.poch)(dtype(200), dtype(2))) == pytest.approx(slope, rel=1e-5)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_polygamma_below_0_is_the_same_compiled(order: int) -> None:
+    """XLA's series begins at x even where its terms grow: psi'(-12.3) was -0.08."""
+    x = np.array([-12.3, -24.25, -5.4, -0.5, -100.2, 0.3, 12.0])
+    with mpmath.workdps(40):
+        expected = [float(mpmath.psi(order, float(each))) for each in x]
+    for dtype in (np.float32, np.float64):
+        found = fxgrad.jit(lambda x: fsp.polygamma(order, x))(x.astype(dtype))
+        with mpmath.workdps(40):
+            exact = [float(mpmath.psi(order, float(each))) for each in x.astype(dtype)]
+        np.testing.assert_allclose(found, exact, rtol=100 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(fsp.polygamma(order, x), expected, rtol=1e-12)
+    whole = np.array([-3.0, 0.0, -2000.5])
+    np.testing.assert_array_equal(fxgrad.jit(lambda x: fsp.polygamma(order, x))(whole), fsp.polygamma(order, whole))
+
+
 @pytest.mark.slow
 def test_incomplete_gamma_functions_of_large_parameters() -> None:
     """XLA's values of 1e9 have two digits, and those of float32 numbers none from 1e4 on: 3521 in place of 0.5."""

@@ -22,6 +22,7 @@ from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import sign
 from fxgrad.engine.ops.pointwise import binary, operation, unary
 from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.tails import if_any, kernel
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
@@ -272,7 +273,34 @@ def _no_derivative_in_order(*_: Any) -> Any:
                                         "pass n as a constant"))
 
 
-polygamma_p = binary("polygamma", numpy=_polygamma_numpy, accepts="floating", flops=100,
+def _polygamma_xla(lax: Any, order: Any, x: Any) -> Any:
+    """Call XLA's, below 0 at x + k > 0, with the terms of its series before: XLA's series begins at x in any case."""
+    zero, one = lax.full_like(x, 0.0), lax.full_like(x, 1.0)
+    is_low = lax.bitwise_and(lax.lt(x, zero), lax.gt(order, zero))
+    usual = lax.polygamma(order, lax.select(is_low, one, x))
+
+    def shift() -> Any:
+        power = lax.add(order, one)
+        start = lax.select(lax.bitwise_and(is_low, lax.ge(x, lax.full_like(x, -float(_FARTHEST)))), x, one)
+
+        def add_term(state: Any) -> Any:
+            at, total = state
+            below = lax.lt(at, one)
+            term = lax.select(below, lax.pow(at, lax.neg(power)), zero)
+            return lax.select(below, lax.add(at, one), at), lax.add(total, term)
+
+        at, total = lax.while_loop(lambda state: lax.reduce_or(lax.lt(state[0], one), (*range(x.ndim),)), add_term,
+                                   (start, zero))
+        odd = lax.ne(lax.rem(order, lax.full_like(x, 2.0)), zero)
+        terms = lax.mul(lax.exp(lax.lgamma(power)), lax.select(odd, total, lax.neg(total)))
+        pole = lax.select(odd, lax.full_like(x, math.inf), lax.full_like(x, math.nan))
+        value = lax.select(lax.eq(x, lax.floor(x)), pole, lax.add(lax.polygamma(order, at), terms))
+        return lax.select(lax.eq(start, x), value, lax.full_like(x, math.nan))
+
+    return lax.select(is_low, if_any(lax, is_low, shift, zero), usual)
+
+
+polygamma_p = binary("polygamma", numpy=_polygamma_numpy, xla=kernel(_polygamma_xla), accepts="floating", flops=100,
                      tangents=[_no_derivative_in_order, lambda t, out, n, x: mul(t, polygamma(add(n, 1.0), x))])
 polygamma = operation(polygamma_p)
 

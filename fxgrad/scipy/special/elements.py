@@ -12,7 +12,7 @@ from fxgrad.engine.frontend.ufuncs import Elementwise, composite_function
 from fxgrad.engine.ops import gamma as gamma_room
 from fxgrad.engine.ops import hypergeometric, integrals, special
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
-from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt
+from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt, not_
 from fxgrad.engine.ops.exponential import exp, expm1, log, log1p, logistic, square
 from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import floor
@@ -180,7 +180,18 @@ betaln = _special("betaln", gamma_room.betaln, "Return the logarithm of the abso
 beta = _special("beta", _beta, "Return the beta function: gamma(a) gamma(b) / gamma(a + b).", 2)
 betainc = _special("betainc", hypergeometric.betainc,
                    "Return the regularized incomplete beta function I_x(a, b), with derivatives in all of them.", 3)
-poch = _special("poch", lambda z, m: where(eq(m, 0.0), 1.0, div(_gamma(add(z, m)), _gamma(z))),
+def _poch(z: Any, m: Any) -> Any:
+    """Compute the quotient, or of large numbers, which may overflow, the difference of their logarithms (DLMF 5.11)."""
+    far = and_(gt(z, 8.0), gt(add(z, m), 8.0))
+    large, step = where(far, z, 8.0), where(far, m, 1.0)
+    total = add(large, step)
+    exponent = add(mul(sub(large, 0.5), log1p(div(step, large))), mul(step, sub(log(total), 1.0)))
+    errors = sub(gamma_room.stirling_error(total), gamma_room.stirling_error(large))
+    near = div(_gamma(where(far, 1.0, add(z, m))), _gamma(where(far, 1.0, z)))
+    return where(eq(m, 0.0), 1.0, where(far, exp(add(exponent, errors)), near))
+
+
+poch = _special("poch", _poch,
                 "Pochhammer's symbol: gamma(z + m) / gamma(z).", 2)
 _zeta = composite_function(gamma_room.zeta)
 
@@ -212,11 +223,20 @@ def _factorial(n: Any) -> Any:
 
 
 def _choose(n: Any, k: Any) -> Any:
+    """Compute by gammaln, and for large n by Stirling's formula, since differences of its logarithms lose digits."""
     refuse_complex("comb", n)
     inside = and_(le(k, n), and_(ge(n, 0.0), ge(k, 0.0)))
-    n, k = where(inside, n, 0.0), where(inside, k, 0.0)
-    logarithm = sub(sub(special.lgamma(add(n, 1.0)), special.lgamma(add(k, 1.0))), special.lgamma(add(sub(n, k), 1.0)))
-    return where(inside, exp(logarithm), 0.0)
+    far = and_(and_(gt(n, 8.0), inside), and_(gt(k, 0.0), lt(k, n)))
+    few, some = where(and_(inside, not_(far)), n, 0.0), where(and_(inside, not_(far)), k, 0.0)
+    near = sub(sub(special.lgamma(add(few, 1.0)), special.lgamma(add(some, 1.0))),
+               special.lgamma(add(sub(few, some), 1.0)))
+    many, chosen = where(far, n, 9.0), where(far, k, 1.0)
+    rest, inverse = sub(many, chosen), log(div(many, chosen))
+    entropy = sub(mul(chosen, inverse), mul(rest, log1p(neg(div(chosen, many)))))
+    errors = sub(gamma_room.stirling_error(many),
+                 add(gamma_room.stirling_error(chosen), gamma_room.stirling_error(rest)))
+    scale = mul(sub(inverse, log(mul(rest, 2 * math.pi))), 0.5)
+    return where(inside, exp(where(far, add(add(entropy, scale), errors), near)), 0.0)
 
 
 def _multichoose(n: Any, k: Any) -> Any:
