@@ -25,7 +25,7 @@ from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ShapeError
-from fxgrad.numpy.arithmetic import add, clip, divide, hypot, logaddexp, maximum, minimum, multiply
+from fxgrad.numpy.arithmetic import add, clip, divide, hypot, logaddexp, maximum, minimum, multiply, subtract
 from fxgrad.numpy.elementwise import absolute, exp, expm1, log, log1p, negative, sqrt, square
 from fxgrad.numpy.elementwise import tanh as hyperbolic_tangent
 from fxgrad.numpy.joining import split
@@ -289,9 +289,9 @@ def squareplus(x: Any, b: Any = 4) -> Any:
     """
     # The root of b, if it is known: x² may overflow.
     root = hypot(x, b ** 0.5) if type(b) in (int, float) and b >= 0 else sqrt(add(square(x), b))
-    size = absolute(x)
     # Below 0 the sum is a difference, which loses its digits.
-    return where(less(x, 0), divide(divide(b, 2), add(root, size)), divide(add(root, size), 2))
+    below = less(x, 0)
+    return where(below, divide(divide(b, 2), where(below, subtract(root, x), 1.0)), divide(add(root, x), 2))
 
 
 @show_function

@@ -127,6 +127,25 @@ def test_densities_of_shares_and_counts_of_large_parameters_have_all_digits() ->
                 float(ways), rtol=20 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_quantiles_near_the_upper_end(dtype: Any) -> None:
+    eps = float(np.finfo(dtype).eps)
+    q = np.array([1.0, 1 - eps, 1 - 8 * eps, 0.8, 0.5, 0.1, eps, 0.0], dtype)
+    for transform in (lambda f: f, fxgrad.jit):
+        np.testing.assert_allclose(transform(stats.cauchy.ppf)(q), scipy.stats.cauchy.isf(1 - q.astype(float)),
+                                   rtol=10 * eps, atol=eps)
+        assert float(transform(stats.cauchy.isf)(dtype(1))) == -np.inf
+
+
+def test_truncated_normal_numbers_of_narrow_intervals() -> None:
+    for low, high in ((-1e-3, 1e-3), (3.0, 3.001), (-0.5, 30.0)):
+        x = np.array([low, high, (low + high) / 2], np.float32)
+        expected = scipy.stats.truncnorm.logpdf(x[2].astype(float), *x[:2].astype(float))
+        for transform in (lambda f: f, fxgrad.jit):
+            found = transform(stats.truncnorm.logpdf)(x[2], x[0], x[1])
+            np.testing.assert_allclose(found, expected, atol=1e-3 if low == 3.0 else 1e-6)
+
+
 def test_logarithms_of_probabilities_near_1() -> None:
     np.testing.assert_allclose(stats.expon.logcdf(np.float32(40.0)), -np.exp(-40.0), rtol=1e-6)
 

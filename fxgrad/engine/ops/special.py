@@ -250,6 +250,24 @@ def _special(name: str, numpy: Callable[..., Any], tangent: Callable[..., Any]) 
     return unary(name, numpy=numpy, xla=by_float32(name), accepts="floating", tangent=tangent, flops=20)
 
 
+_AT_2 = [1 - np.euler_gamma, *((-1) ** k * float(_zeta(np.float64(k), np.float64(2))) / k for k in range(2, 28))]
+"""The coefficients of lgamma(2 + d) from that of d on (DLMF 5.7.3): of its powers, (-1)^k (zeta(k) - 1) / k."""
+
+
+def _lgamma_xla(lax: Any, x: Any) -> Any:
+    """Call XLA's, and from 1/2 to 5/2, where it loses the digits of numbers near 0, sum the series at 2."""
+    half, one, two = (lax.full_like(x, number) for number in (0.5, 1.0, 2.0))
+    near = lax.bitwise_and(lax.ge(x, half), lax.le(x, lax.full_like(x, 2.5)))
+    is_low = lax.lt(x, lax.full_like(x, 1.5))
+    apart = lax.sub(lax.select(near, x, two), lax.select(is_low, one, two))
+    apart = lax.select(near, apart, lax.full_like(x, 0.0))
+    total = lax.full_like(x, 0.0)
+    for coefficient in reversed(_AT_2):
+        total = lax.mul(apart, lax.add(total, lax.full_like(x, coefficient)))
+    series = lax.select(is_low, lax.sub(total, lax.log1p(apart)), total)
+    return lax.select(near, series, lax.lgamma(lax.select(near, one, x)))
+
+
 def _gaussian(x: Any, factor: float) -> Any:
     return mul(exp(neg(mul(x, x))), factor)
 
@@ -258,7 +276,8 @@ erf_p = _special("erf", _erf_numpy, lambda t, out, x: mul(t, _gaussian(x, 2 / ma
 erfc_p = _special("erfc", _erfc_numpy, lambda t, out, x: mul(t, _gaussian(x, -2 / math.sqrt(math.pi))))
 erf_inv_p = _special("erf_inv", _erf_inv_numpy,
                      lambda t, out, x: mul(t, mul(exp(mul(out, out)), math.sqrt(math.pi) / 2)))
-lgamma_p = _special("lgamma", _lgamma_numpy, lambda t, out, x: mul(t, digamma(x)))
+lgamma_p = unary("lgamma", numpy=_lgamma_numpy, xla=kernel(_lgamma_xla), accepts="floating", flops=20,
+                 tangent=lambda t, out, x: mul(t, digamma(x)))
 digamma_p = _special("digamma", _digamma_numpy, lambda t, out, x: mul(t, polygamma(1.0, x)))
 erf, erfc, erf_inv, lgamma, digamma = map(operation, (erf_p, erfc_p, erf_inv_p, lgamma_p, digamma_p))
 

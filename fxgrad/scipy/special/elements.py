@@ -14,6 +14,7 @@ from fxgrad.engine.ops import hypergeometric, integrals, special
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
 from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt, not_
 from fxgrad.engine.ops.exponential import exp, expm1, log, log1p, logistic, square
+from fxgrad.engine.ops.exponential import pow as power
 from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import floor
 from fxgrad.engine.ops.pointwise import scalar_like
@@ -135,8 +136,8 @@ def _box(name: str, logarithm: Callable[..., Any], doc: str) -> Elementwise:
         exponent = mul(lmbda, log_x)
         near = lt(absolute(exponent), 0.5)  # there by the series, for derivatives in lmbda, at 0 too
         series = mul(where(near, log_x, 0.0), in_powers(where(near, exponent, 0.0), _EXPM1_OVER_X))
-        power = where(zero, 1.0, lmbda)
-        return where(near, series, where(zero, log_x, div(expm1(mul(power, log_x)), power)))
+        exponent_or_1 = where(zero, 1.0, lmbda)
+        return where(near, series, where(zero, log_x, div(expm1(mul(exponent_or_1, log_x)), exponent_or_1)))
     return _special(name, function, doc, 2)
 
 
@@ -158,7 +159,21 @@ def _gammasgn(x: Any) -> Any:
 
 
 def _gamma(x: Any) -> Any:
-    return mul(_gammasgn(x), exp(special.lgamma(x)))
+    """Compute by gammaln, whose exponential has its derivatives, corrected to Stirling's formula for larger x.
+
+    The exponential of a large logarithm loses as many digits as that has before the point.
+    """
+    dtype, weak = aval_of(x).dtype, aval_of(x).weak
+    if dtype.itemsize < 4:
+        return convert(_gamma(convert(x, dtypes.float32, weak)), dtype, weak)
+    value = exp(special.lgamma(x))
+    far = gt(x, 8.0 if dtype.itemsize == 8 else 3.0)
+    large = where(far, x, 9.0)
+    root = power(large, mul(sub(large, 0.5), 0.5))  # half of the power, which alone would overflow
+    rest = mul(mul(exp(neg(large)), exp(gamma_room.stirling_error(large))), math.sqrt(2 * math.pi))
+    exact = mul(mul(root, rest), root)
+    known = and_(and_(far, lt(exact, math.inf)), lt(value, math.inf))
+    return mul(mul(_gammasgn(x), value), stop_gradient(where(known, div(exact, where(known, value, 1.0)), 1.0)))
 
 
 def _beta(a: Any, b: Any) -> Any:
@@ -219,7 +234,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
 @composite_function
 def _factorial(n: Any) -> Any:
     refuse_complex("factorial", n)
-    return where(lt(n, 0.0), 0.0, exp(special.lgamma(add(n, 1.0))))
+    return where(lt(n, 0.0), 0.0, _gamma(add(where(lt(n, 0.0), 0.0, n), 1.0)))
 
 
 def _choose(n: Any, k: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from fxgrad import numpy as fnp
 from fxgrad.engine.ops import gamma as densities
 from fxgrad.nn.activations import log1mexp
-from fxgrad.scipy.special import betainc, expit, gammainc, gammaincc, gammaln, i0e, log_ndtr, logit, ndtr, ndtri
+from fxgrad.scipy.special import betainc, erf, expit, gammainc, gammaincc, gammaln, i0e, log_ndtr, logit, ndtr, ndtri
 from fxgrad.scipy.stats.distributions import continuous
 
 LOG_2PI = math.log(2 * math.pi)
@@ -50,7 +50,12 @@ norm = continuous("norm", "", _normal, cdf=ndtr, sf=lambda z: ndtr(-z), logcdf=l
 
 
 def _cauchy_ppf(q: Any) -> Any:
-    return fnp.where(q < 0.25, -1.0 / fnp.tan(math.pi * q), fnp.tan(math.pi * (q - 0.5)))  # q - 0.5 loses a small q
+    """Compute by the distance from the nearer end: q - 1/2 loses the digits of a small q, and of a small 1 - q."""
+    def beyond(tail: Any) -> Any:
+        return fnp.where(tail == 0, math.inf, 1.0 / fnp.tan(math.pi * fnp.where(tail == 0, 0.25, tail)))
+
+    upper = fnp.where(q > 0.75, beyond(1.0 - q), fnp.tan(math.pi * (q - 0.5)))
+    return fnp.where(q < 0.25, -beyond(q), upper)
 
 
 cauchy = continuous(
@@ -146,9 +151,13 @@ def _log_mass(a: Any, b: Any) -> Any:
     low, high = fnp.where(right, -b, a), fnp.where(right, -a, b)
     upper, lower = log_ndtr(high), log_ndtr(low)
     straddling = (a <= 0) & (b >= 0)
-    across = fnp.log1p(-ndtr(fnp.where(straddling, a, -1.0)) - ndtr(-fnp.where(straddling, b, 1.0)))
-    apart = fnp.where(straddling | (upper == -math.inf), -1.0, lower - upper)
-    return fnp.where(straddling, across, fnp.where(straddling, 0.0, upper) + fnp.log1p(-fnp.exp(apart)))
+    first, last = fnp.where(straddling, a, -1.0), fnp.where(straddling, b, 1.0)
+    mass = 0.5 * (erf(last * math.sqrt(0.5)) - erf(first * math.sqrt(0.5)))
+    most = mass > 0.5
+    across = fnp.where(most, fnp.log1p(-ndtr(first) - ndtr(-last)), fnp.log(fnp.where(most | (mass == 0), 1.0, mass)))
+    across = fnp.where(mass == 0, -math.inf, across)
+    apart = fnp.where(straddling | (upper == -math.inf), 1.0, upper - lower)
+    return fnp.where(straddling, across, fnp.where(straddling, 0.0, upper) + log1mexp(apart))
 
 
 def _share(low: Any, high: Any, a: Any, b: Any) -> Any:
