@@ -170,7 +170,8 @@ def _gamma(x: Any) -> Any:
     far = gt(x, 8.0 if dtype.itemsize == 8 else 3.0)
     large = where(far, x, 9.0)
     root = power(large, mul(sub(large, 0.5), 0.5))  # half of the power, which alone would overflow
-    rest = mul(mul(exp(neg(large)), exp(gamma_room.stirling_error(large))), math.sqrt(2 * math.pi))
+    error = add(expm1(gamma_room.stirling_error(large)), 1.0)  # XLA would make one exponential of two
+    rest = mul(mul(exp(neg(large)), error), math.sqrt(2 * math.pi))
     exact = mul(mul(root, rest), root)
     known = and_(and_(far, lt(exact, math.inf)), lt(value, math.inf))
     return mul(mul(_gammasgn(x), value), stop_gradient(where(known, div(exact, where(known, value, 1.0)), 1.0)))
