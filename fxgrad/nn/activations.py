@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import PYTHON_SCALARS
 from fxgrad.engine.frontend.operands import (
@@ -274,7 +276,9 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     x, = as_numpy_scalars(promote_inexact(x))
     if not approximate:
         return multiply(multiply(0.5, x), apply(erfc_p, multiply(negative(x), math.sqrt(0.5))))
-    inner = multiply(math.sqrt(2 / math.pi), add(x, multiply(0.044715, integer_pow(x, 3))))
+    # The cube of 41 overflows in float16, where tanh is 1 from 4 on.
+    bounded = clip(x, -16.0, 16.0) if aval_of(x).dtype == np.float16 else x
+    inner = multiply(math.sqrt(2 / math.pi), add(bounded, multiply(0.044715, integer_pow(bounded, 3))))
     return multiply(x, multiply(0.5, add(1.0, hyperbolic_tangent(inner))))
 
 
@@ -287,6 +291,8 @@ def squareplus(x: Any, b: Any = 4) -> Any:
     >>> squareplus([0.0, 1.5])
     array([1., 2.])
     """
+    if dtypes.is_complex(aval_of(as_array_operand(x)).dtype):
+        return divide(add(x, sqrt(add(square(x), b))), 2)
     # The root of b, if it is known: x² may overflow.
     root = hypot(x, b ** 0.5) if type(b) in (int, float) and b >= 0 else sqrt(add(square(x), b))
     # Below 0 the sum is a difference, which loses its digits.

@@ -252,7 +252,8 @@ class Dirichlet(NamedTuple):
 
     def logpdf(self, x: Any) -> Any:
         """Return the logarithm of the density at `x`, whose last axis is that of the shares."""
-        return log_dirichlet(*inexact_operands(x, self.alpha), -1)
+        x, alpha = inexact_operands(x, self.alpha)
+        return log_dirichlet(x, alpha, -1)
 
 
 class MultivariateNormal(NamedTuple):

@@ -68,6 +68,19 @@ def test_squareplus_far_from_0() -> None:
             np.testing.assert_allclose(found, slopes, rtol=tolerance, atol=float(np.finfo(dtype).tiny))
 
 
+def test_gelu_of_large_numbers_of_half_precision_has_slopes() -> None:
+    x = np.array([-6e4, -50.0, -17.0, 0.0, 2.0, 17.0, 50.0, 6e4], np.float16)
+    expected = fxgrad.vmap(fxgrad.grad(nn.gelu))(x.astype(float))
+    slope = fxgrad.vmap(fxgrad.grad(nn.gelu))
+    for found in (slope(x), fxgrad.jit(slope)(x)):
+        np.testing.assert_allclose(found, expected, rtol=4e-3, atol=1e-3)
+    np.testing.assert_array_equal(nn.gelu(x)[[0, 1, -2, -1]], np.maximum(x, 0)[[0, 1, -2, -1]])
+
+
+def test_squareplus_of_complex_numbers() -> None:
+    np.testing.assert_allclose(nn.squareplus(1 + 2j), ((1 + 2j) + np.sqrt((1 + 2j) ** 2 + 4)) / 2, rtol=1e-6)
+
+
 def test_a_step_of_an_lstm_cell() -> None:
     generator = np.random.default_rng(0)
     x, hidden, cell = generator.normal(size=2), generator.normal(size=3), generator.normal(size=3)
