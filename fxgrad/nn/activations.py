@@ -291,7 +291,8 @@ def squareplus(x: Any, b: Any = 4) -> Any:
     >>> squareplus([0.0, 1.5])
     array([1., 2.])
     """
-    if dtypes.is_complex(aval_of(as_array_operand(x)).dtype):
+    x, = as_numpy_scalars(promote_inexact(x))
+    if dtypes.is_complex(aval_of(x).dtype):
         return divide(add(x, sqrt(add(square(x), b))), 2)
     # The root of b, if it is known: x² may overflow.
     root = hypot(x, b ** 0.5) if type(b) in (int, float) and b >= 0 else sqrt(add(square(x), b))

@@ -120,6 +120,13 @@ def test_spaces_by_factors_are_rounded_once(name: str, bounds: tuple[Any, ...]) 
         np.testing.assert_array_equal(np.asarray(result), expected)
 
 
+@pytest.mark.parametrize("name", ["mean", "var", "std", "average"])
+def test_statistics_of_integers_of_32_bits_are_rounded_once(name: str) -> None:
+    limits = np.array([-2**31, 2**31 - 1, 0, 1], np.int32)
+    for integers in (limits, np.array([2**25, 2**25 + 1], np.int32)):
+        on_every_path(getattr(fnp, name), (integers,), np.float32(getattr(np, name)(integers)))
+
+
 def test_differences_of_order_0() -> None:
     on_every_path(lambda x: fnp.diff(x, n=0, prepend=0.0, append=9.0), (X,), X)
     assert fnp.diff(X, n=0) is not X
