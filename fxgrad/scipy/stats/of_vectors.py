@@ -53,7 +53,8 @@ def _multinomial(x: Any, n: Any, p: Any) -> Any:
     """Return the log-probability of the counts `x`, along the last axis, in `n` draws with probabilities `p`."""
     x, n, p = inexact_operands(x, n, p)
     # A number of Poisson counts, given their sum; p may add up to 1 but for rounding.
-    mass = fnp.sum(log_poisson(x, fnp.expand_dims(n, -1) * p), axis=-1) - log_poisson(n, n) + n * (fnp.sum(p, axis=-1) - 1.0)
+    each = log_poisson(x, fnp.expand_dims(n, -1) * p)
+    mass = fnp.sum(each, axis=-1) - log_poisson(n, n) + n * (fnp.sum(p, axis=-1) - 1.0)
     total = fnp.sum(x, axis=-1)
     return fnp.where(fnp.equal(total, n) | fnp.isnan(total), mass, -math.inf)
 
