@@ -174,7 +174,8 @@ def _gamma(x: Any) -> Any:
     rest = mul(mul(exp(neg(large)), error), math.sqrt(2 * math.pi))
     exact = mul(mul(root, rest), root)
     known = and_(and_(far, lt(exact, math.inf)), lt(value, math.inf))
-    return mul(mul(_gammasgn(x), value), stop_gradient(where(known, div(exact, where(known, value, 1.0)), 1.0)))
+    correction = where(known, div(exact, where(known, value, 1.0)), 1.0)
+    return mul(stop_gradient(mul(_gammasgn(x), correction)), value)
 
 
 def _beta(a: Any, b: Any) -> Any:
