@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import PYTHON_SCALARS
 from fxgrad.engine.frontend.operands import (
@@ -25,7 +27,7 @@ from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ShapeError
-from fxgrad.numpy.arithmetic import add, clip, divide, logaddexp, maximum, minimum, multiply
+from fxgrad.numpy.arithmetic import add, clip, divide, hypot, logaddexp, maximum, minimum, multiply, subtract
 from fxgrad.numpy.elementwise import absolute, exp, expm1, log, log1p, negative, sqrt, square
 from fxgrad.numpy.elementwise import tanh as hyperbolic_tangent
 from fxgrad.numpy.joining import split
@@ -274,7 +276,9 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     x, = as_numpy_scalars(promote_inexact(x))
     if not approximate:
         return multiply(multiply(0.5, x), apply(erfc_p, multiply(negative(x), math.sqrt(0.5))))
-    inner = multiply(math.sqrt(2 / math.pi), add(x, multiply(0.044715, integer_pow(x, 3))))
+    # The cube of 41 overflows in float16, where tanh is 1 from 4 on.
+    bounded = clip(x, -16.0, 16.0) if aval_of(x).dtype == np.float16 else x
+    inner = multiply(math.sqrt(2 / math.pi), add(bounded, multiply(0.044715, integer_pow(bounded, 3))))
     return multiply(x, multiply(0.5, add(1.0, hyperbolic_tangent(inner))))
 
 
@@ -287,7 +291,14 @@ def squareplus(x: Any, b: Any = 4) -> Any:
     >>> squareplus([0.0, 1.5])
     array([1., 2.])
     """
-    return divide(add(x, sqrt(add(square(x), b))), 2)
+    x, = as_numpy_scalars(promote_inexact(x))
+    if dtypes.is_complex(aval_of(x).dtype):
+        return divide(add(x, sqrt(add(square(x), b))), 2)
+    # The root of b, if it is known: x² may overflow.
+    root = hypot(x, b ** 0.5) if type(b) in (int, float) and b >= 0 else sqrt(add(square(x), b))
+    # Below 0 the sum is a difference, which loses its digits.
+    below = less(x, 0)
+    return where(below, divide(divide(b, 2), where(below, subtract(root, x), 1.0)), divide(add(root, x), 2))
 
 
 @show_function

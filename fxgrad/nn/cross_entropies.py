@@ -77,6 +77,7 @@ def binary_cross_entropy_with_logits(logits: Any, targets: Any, *, weights: Any 
                                      reduction: str = "mean") -> Any:
     """Return `binary_cross_entropy` of sigmoid(logits), exact also where that is 0 or 1 in floating point.
 
+    Infinite logits are classes that are certain: their loss is 0 for the right target, and infinite for the other.
     `pos_weight` broadcasts to the losses and multiplies the part of the positive class, t · log(p). Otherwise as
     `binary_cross_entropy`.
 
@@ -117,10 +118,10 @@ def _binary_cross_entropy(*arrays: Any, reduction: str, given: tuple[str, ...]) 
 def _binary_cross_entropy_with_logits(*arrays: Any, reduction: str, given: tuple[str, ...]) -> Any:
     logits, targets, *factors = map(widen_half, arrays)
     factor = dict(zip(given[2:], factors, strict=True))
-    positive = multiply(targets, log_sigmoid(logits))
+    positive = _product(targets, log_sigmoid(logits))
     if "pos_weight" in factor:
         positive = multiply(factor["pos_weight"], positive)
-    losses = negative(add(positive, multiply(subtract(1, targets), log_sigmoid(negative(logits)))))
+    losses = negative(add(positive, _product(subtract(1, targets), log_sigmoid(negative(logits)))))
     return reduce_losses(_weight(losses, factor.get("weights")), reduction, arrays[0])
 
 

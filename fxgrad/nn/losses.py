@@ -281,6 +281,7 @@ def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: fl
     """Return max(0, distance to the positive - distance to the negative + margin), of vectors along the last axis.
 
     All three have one shape (..., size). The distance is the root of the sum of (difference + epsilon)², as in PyTorch.
+    Equal vectors, with an `epsilon` of 0, have the derivative 0.
     With `swap` the distance from positive to negative is used if it is smaller (Balntas et al., 2016). Otherwise as
     `mse_loss`. Schroff et al., "FaceNet" (2015).
 
@@ -297,7 +298,9 @@ def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: fl
 @_elementwise
 def _triplet_margin_loss(anchor: Any, positive: Any, negative: Any, margin: float, epsilon: float, swap: bool) -> Any:
     def distance(one: Any, other: Any) -> Any:
-        return sqrt(sum_of(square(add(subtract(one, other), epsilon)), -1))
+        squares = sum_of(square(add(subtract(one, other), epsilon)), -1)
+        equals = equal(squares, 0)  # which have no direction to move in
+        return where(equals, 0.0, sqrt(where(equals, 1.0, squares)))
 
     away = distance(anchor, negative)
     if swap:

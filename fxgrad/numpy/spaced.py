@@ -89,6 +89,16 @@ def _are_weak(*bounds: Any) -> bool:
         not is_concrete(bound) or type(bound) is WeakArray for bound in bounds)
 
 
+def _are_known(num: Any, *bounds: Any) -> bool:
+    """Return whether the bounds are Python's real numbers, for which NumPy computes in float64, to be rounded once."""
+    return type(num) is int and num >= 0 and all(type(bound) in (int, float) for bound in bounds)
+
+
+def _rounded(function: Any, args: tuple[Any, ...], inner: Any, dtype: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return as_dtype(asarray(function(*args).astype(inner)), dtype)
+
+
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
              axis: int = 0) -> Any:
     """Return powers of `base` whose exponents are evenly spaced from `start` to `stop`.
@@ -96,8 +106,11 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
     >>> logspace(0.0, 2.0, 3)
     array([  1.,  10., 100.], dtype=float32)
     """
-    start, stop, base = _bounds(dtype, start, stop, base)
+    numbers = (start, stop, base)
+    start, stop, base = _bounds(dtype, *numbers)
     aval = aval_of(start)
+    if _are_known(num, *numbers):
+        return _rounded(np.logspace, (*numbers[:2], num, endpoint, numbers[2]), aval.dtype, dtype)
     exponents = linspace(start, stop, num, endpoint, dtype=aval.dtype, axis=axis)
     return array_of_traced_numbers(as_dtype(power(base, convert(exponents, aval.dtype, _are_weak(start, stop))), dtype))
 
@@ -108,7 +121,10 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     >>> geomspace(1.0, 4.0, 3)
     array([1., 2., 4.], dtype=float32)
     """
+    numbers = (start, stop)
     start, stop = _bounds(dtype, start, stop)
+    if _are_known(num, *numbers) and numbers[0] * numbers[1] > 0:  # the ratio may be too large for the dtype
+        return _rounded(np.geomspace, (*numbers, num, endpoint), aval_of(start).dtype, dtype)
     ratio = divide(stop, start)
     shape = shape_of(ratio)
     aval = aval_of(start)

@@ -44,14 +44,15 @@ from fxgrad.numpy.shaping import transpose
 def _widened(a: Any, dtype: Any) -> tuple[Any, Any]:
     """Return the array in the dtype to compute in, and the result's dtype; narrow floats accumulate in float32."""
     a = as_array_operand(a)
-    if dtype is None:
-        a, = promote_inexact(a)
-    wanted = aval_of(a).dtype if dtype is None else dtypes.canonical(dtype)
+    own = aval_of(a).dtype
+    inexact = promote_inexact(a)[0] if dtype is None else a
+    wanted = aval_of(inexact).dtype if dtype is None else dtypes.canonical(dtype)
     # float32 lacks digits of integers of 32 bits.
-    inner = dtypes.float64 if dtypes.is_integer(wanted) and wanted.itemsize > 2 else dtypes.inexact_dtype(wanted)
+    exact = own if dtype is None else wanted
+    inner = dtypes.float64 if dtypes.is_integer(exact) and exact.itemsize > 2 else dtypes.inexact_dtype(wanted)
     if inner.itemsize < 4:
         inner = dtypes.float32
-    return (a if aval_of(a).dtype == inner else as_dtype(a, inner)), wanted
+    return (inexact if aval_of(inexact).dtype == inner else as_dtype(a, inner)), wanted
 
 
 def _narrow(x: Any, dtype: Any) -> Any:

@@ -11,6 +11,7 @@ from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import as_new_shape
 from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
+from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.comparison import ge, lt
 from fxgrad.engine.ops.exponential import exp, log, log1p, sqrt
 from fxgrad.engine.ops.exponential import pow as power
@@ -104,7 +105,9 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
     if out_sharding is not None:
         return place_array("logistic", logistic(key, shape, dtype), out_sharding)
     key, dtype = one_key("logistic", key), float_dtype("logistic", dtype)
-    u = _open(key, as_new_shape("logistic", shape), dtype, dtypes.finfo(dtype).tiny)
+    limits = dtypes.finfo(dtype)
+    # The least number stands for all below the next one, of which few are as small.
+    u = maximum(_open(key, as_new_shape("logistic", shape), dtype, limits.tiny), float(limits.eps) / 2)
     return sub(log(u), log1p(neg(u)))
 
 
@@ -165,6 +168,7 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
     left, mode, right = (spread_parameter(each, shape, dtype) for each in (left, mode, right))
     width, before, behind = sub(right, left), sub(mode, left), sub(right, mode)
     u = unit_draws(key, shape, dtype)
-    rising = add(left, sqrt(mul(mul(u, width), before)))
-    falling = sub(right, sqrt(mul(mul(sub(1.0, u), width), behind)))
-    return where(lt(u, div(before, width)), rising, falling)
+    rises = lt(u, div(before, width))
+    # One root: that of the side not taken may be the root of 0, which has no derivative.
+    distance = sqrt(mul(mul(where(rises, u, sub(1.0, u)), width), where(rises, before, behind)))
+    return where(rises, add(left, distance), sub(right, distance))

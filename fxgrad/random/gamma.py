@@ -109,12 +109,12 @@ def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sh
     if out_sharding is not None:
         return place_array("chisquare", chisquare(key, df, shape, dtype), out_sharding)
     key, dtype = one_key("chisquare", key), float_dtype("chisquare", dtype)
-    return _chisquare(key, as_parameter(df, dtype), drawn_shape("chisquare", shape, df))
+    return mul(exp(_log_chisquare(key, as_parameter(df, dtype), drawn_shape("chisquare", shape, df))), 2.0)
 
 
-def _chisquare(key: Any, df: Any, shape: Shape) -> Any:
-    half = spread_parameter(div(df, 2.0), shape, aval_of(df).dtype)
-    return mul(exp(random_gamma(key, half, log_space=True)), 2.0)
+def _log_chisquare(key: Any, df: Any, shape: Shape) -> Any:
+    """Return logarithms of halves of chi-square numbers."""
+    return random_gamma(key, spread_parameter(div(df, 2.0), shape, aval_of(df).dtype), log_space=True)
 
 
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -147,7 +147,9 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
     shape = drawn_shape("f", shape, dfnum, dfden)
     above, below = as_parameter(dfnum, dtype), as_parameter(dfden, dtype)
     below_key, above_key = subkeys(key)
-    return div(div(_chisquare(above_key, above, shape), above), div(_chisquare(below_key, below, shape), below))
+    # The quotient of two draws, which may both be too small for their dtype.
+    return mul(exp(sub(_log_chisquare(above_key, above, shape), _log_chisquare(below_key, below, shape))),
+               div(below, above))
 
 
 def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:

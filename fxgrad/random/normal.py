@@ -10,14 +10,15 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.frontend.operands import as_new_shape
+from fxgrad.engine.frontend.operands import as_new_shape, is_concrete
 from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.higher_order.call import library_function
-from fxgrad.engine.ops.arithmetic import add, div, mul, stop_gradient, sub
+from fxgrad.engine.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.arithmetic import min as minimum
-from fxgrad.engine.ops.comparison import le
+from fxgrad.engine.ops.comparison import gt, le, lt, or_
 from fxgrad.engine.ops.exponential import exp, log, sqrt, square
+from fxgrad.engine.ops.integrals import erfcx
 from fxgrad.engine.ops.parts import complex as complex_
 from fxgrad.engine.ops.parts import nextafter
 from fxgrad.engine.ops.select import where
@@ -69,6 +70,9 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
                      *, out_sharding: Any = None) -> Any:
     """Return normal numbers between `lower` and `upper` (both excluded), of their shape or of `shape`.
 
+    Bounds may lie far from 0, and one of them may be infinite. Beyond 3 the numbers are those of the tail, where jax's
+    have few digits or none.
+
     >>> import fxgrad
     >>> bool(-1.0 < fxgrad.random.truncated_normal(fxgrad.random.key(0), -1.0, 1.0) < 1.0)
     True
@@ -77,12 +81,51 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
         return place_array("truncated_normal", truncated_normal(key, lower, upper, shape, dtype), out_sharding)
     key, dtype = one_key("truncated_normal", key), float_dtype("truncated_normal", dtype)
     shape = drawn_shape("truncated_normal", shape, lower, upper)
-    lower, upper, root = as_parameter(lower, dtype), as_parameter(upper, dtype), dtype.type(_ROOT)
-    uniform = between_bounds(key, shape, dtype, erf(div(lower, root)), erf(div(upper, root)))
-    out = mul(root, erf_inv(uniform))
+    lower, upper = as_parameter(lower, dtype), as_parameter(upper, dtype)
+    in_tail = or_(gt(lower, _TAIL), lt(upper, -_TAIL))
+    if is_concrete(in_tail) and not np.any(in_tail):
+        out = _central_draws(key, shape, dtype, lower, upper)
+    else:
+        out = where(in_tail, _tail_draws(key, shape, dtype, where(in_tail, lower, _TAIL), where(in_tail, upper, 4.0)),
+                    _central_draws(key, shape, dtype, where(in_tail, -1.0, lower), where(in_tail, 1.0, upper)))
     least = nextafter(stop_gradient(lower), dtype.type(math.inf))
     greatest = nextafter(stop_gradient(upper), dtype.type(-math.inf))
     return minimum(maximum(out, least), greatest)
+
+
+_TAIL = 3.0
+"""From this bound on, erf has lost too many digits to draw from."""
+
+
+def _central_draws(key: Any, shape: Shape, dtype: DType, lower: Any, upper: Any) -> Any:
+    root = dtype.type(_ROOT)
+    return mul(root, erf_inv(between_bounds(key, shape, dtype, erf(div(lower, root)), erf(div(upper, root)))))
+
+
+def _tail_draws(key: Any, shape: Shape, dtype: DType, lower: Any, upper: Any) -> Any:
+    """Return quantiles of the normal distribution between bounds that are both above 0 or both below, by Newton's rule.
+
+    With e(x) = exp(x² / 2) times the probability beyond x, log(e(x)) - x² / 2 loses no digits where that probability
+    is too small for the dtype. The first guess ignores that e changes.
+    """
+    def scaled_tail(x: Any) -> Any:
+        return erfcx(div(x, _ROOT))
+
+    def half_difference(x: Any) -> Any:
+        return div(mul(sub(x, near), add(x, near)), 2.0)
+
+    right = gt(lower, 0.0)
+    near, far = where(right, lower, neg(upper)), where(right, upper, neg(lower))
+    at_near = scaled_tail(near)
+    beyond = mul(div(scaled_tail(far), at_near), exp(neg(half_difference(far))))
+    part = mul(unit_draws(key, shape, dtype), sub(1.0, beyond))
+    part = maximum(where(right, sub(1.0, part), add(beyond, part)), float(dtypes.finfo(dtype).eps) / 2)
+    x = sqrt(sub(square(near), mul(log(part), 2.0)))
+    for _ in range(3):
+        here = scaled_tail(x)
+        excess = sub(sub(log(div(here, at_near)), half_difference(x)), log(part))
+        x = add(x, mul(mul(excess, here), math.sqrt(math.pi / 2)))
+    return where(right, x, neg(x))
 
 
 def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -145,7 +188,8 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_
         return place_array("rayleigh", rayleigh(key, scale, shape, dtype), out_sharding)
     key, dtype = one_key("rayleigh", key), float_dtype("rayleigh", dtype)
     shape = drawn_shape("rayleigh", shape, scale)
-    return mul(spread_parameter(scale, shape, dtype), sqrt(mul(log(unit_draws(key, shape, dtype)), -2.0)))
+    drawn = maximum(unit_draws(key, shape, dtype), float(dtypes.finfo(dtype).eps) / 2)  # 0 would give an infinity
+    return mul(spread_parameter(scale, shape, dtype), sqrt(mul(log(drawn), -2.0)))
 
 
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:

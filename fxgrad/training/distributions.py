@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 from fxgrad import numpy as fnp
 from fxgrad import random
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array_operand, as_new_shape
+from fxgrad.engine.frontend.operands import as_array_operand, as_new_shape, inexact_operands
+from fxgrad.engine.ops.gamma import logarithmic_excess
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.nn.exponentials import log_softmax
 from fxgrad.scipy import special, stats
+from fxgrad.scipy.stats.of_vectors import log_dirichlet
 
 __all__ = ["Bernoulli", "Beta", "Categorical", "Dirichlet", "Exponential", "Gamma", "Gumbel", "Laplace", "LogNormal",
            "Logistic", "MultivariateNormal", "Normal", "Poisson", "StudentT", "Uniform", "kl"]
@@ -250,9 +252,8 @@ class Dirichlet(NamedTuple):
 
     def logpdf(self, x: Any) -> Any:
         """Return the logarithm of the density at `x`, whose last axis is that of the shares."""
-        alpha = as_array_operand(self.alpha)
-        return (fnp.sum(special.xlogy(alpha - 1.0, x), axis=-1) + special.gammaln(fnp.sum(alpha, axis=-1))
-                - fnp.sum(special.gammaln(alpha), axis=-1))
+        x, alpha = inexact_operands(x, self.alpha)
+        return log_dirichlet(x, alpha, -1)
 
 
 class MultivariateNormal(NamedTuple):
@@ -360,13 +361,14 @@ def kl(p: Any, q: Any) -> Any:
 
 
 def _kl_of_normals(p: Any, q: Any) -> Any:
-    ratio = p.scale / q.scale
-    return 0.5 * (ratio ** 2 + ((p.loc - q.loc) / q.scale) ** 2 - 1.0) - fnp.log(ratio)
+    apart = (p.scale - q.scale) * (p.scale + q.scale) / q.scale ** 2
+    return 0.5 * (logarithmic_excess(apart) + ((p.loc - q.loc) / q.scale) ** 2)
 
 
 def _kl_of_gammas(p: Any, q: Any) -> Any:
-    return ((p.a - q.a) * special.digamma(p.a) - special.gammaln(p.a) + special.gammaln(q.a)
-            + q.a * (fnp.log(p.rate) - fnp.log(q.rate)) + p.a * (q.rate / p.rate - 1.0))
+    apart = (q.rate - p.rate) / p.rate
+    return ((p.a - q.a) * (special.digamma(p.a) + fnp.log1p(apart)) - special.gammaln(p.a) + special.gammaln(q.a)
+            + p.a * logarithmic_excess(apart))
 
 
 def _kl_of_dirichlets(p: Any, q: Any) -> Any:
@@ -384,19 +386,21 @@ def _kl_of_vectors(p: Any, q: Any) -> Any:
 
 
 def _kl_of_categories(p: Any, q: Any) -> Any:
-    chances = log_softmax(p.logits)
-    return fnp.sum(fnp.exp(chances) * (chances - log_softmax(q.logits)), axis=-1)
+    chances, others = log_softmax(p.logits), log_softmax(q.logits)
+    share = fnp.exp(chances)
+    apart = fnp.where(share == 0, 0.0, chances - fnp.where(share == 0, chances, others))
+    return fnp.sum(share * apart + (fnp.exp(others) - share), axis=-1)  # the last terms add up to 0 but for rounding
 
 
 _DIVERGENCES: dict[type, Callable[[Any, Any], Any]] = {
     Normal: _kl_of_normals,
     LogNormal: _kl_of_normals,
-    Exponential: lambda p, q: p.scale / q.scale - 1.0 - fnp.log(p.scale / q.scale),
+    Exponential: lambda p, q: logarithmic_excess((p.scale - q.scale) / q.scale),
     Gamma: _kl_of_gammas,
     Beta: lambda p, q: _kl_of_dirichlets(Dirichlet(fnp.stack([p.a, p.b], -1)), Dirichlet(fnp.stack([q.a, q.b], -1))),
     Dirichlet: _kl_of_dirichlets,
     MultivariateNormal: _kl_of_vectors,
-    Bernoulli: lambda p, q: special.rel_entr(p.p, q.p) + special.rel_entr(1.0 - p.p, 1.0 - q.p),
+    Bernoulli: lambda p, q: special.kl_div(p.p, q.p) + special.kl_div(1.0 - p.p, 1.0 - q.p),
     Categorical: _kl_of_categories,
-    Poisson: lambda p, q: special.xlogy(p.rate, p.rate / q.rate) - p.rate + q.rate,
+    Poisson: lambda p, q: special.kl_div(p.rate, q.rate),
 }

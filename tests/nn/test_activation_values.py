@@ -53,6 +53,34 @@ def test_activations_are_their_formulas() -> None:
     assert differing == []
 
 
+def test_squareplus_far_from_0() -> None:
+    """Below it the sum is a difference, above it a square may overflow."""
+    for dtype, x in ((np.float32, [-1e4, -300.0, 3e4]), (np.float16, [-300.0, -100.0, 3e4])):
+        exact = np.array(x)
+        root = np.hypot(exact, 2.0)
+        expected = np.where(exact < 0, 2 / (root - exact), (exact + root) / 2)
+        slopes = np.where(exact < 0, 2 / (root * (root - exact)), (1 + exact / root) / 2)
+        given = np.array(x, dtype)
+        tolerance = 8 * float(np.finfo(dtype).eps)
+        for transform in (lambda f: f, fxgrad.jit):
+            np.testing.assert_allclose(transform(nn.squareplus)(given), expected, rtol=tolerance)
+            found = transform(fxgrad.vmap(fxgrad.grad(nn.squareplus)))(given)
+            np.testing.assert_allclose(found, slopes, rtol=tolerance, atol=float(np.finfo(dtype).tiny))
+
+
+def test_gelu_of_large_numbers_of_half_precision_has_slopes() -> None:
+    x = np.array([-6e4, -50.0, -17.0, 0.0, 2.0, 17.0, 50.0, 6e4], np.float16)
+    expected = fxgrad.vmap(fxgrad.grad(nn.gelu))(x.astype(float))
+    slope = fxgrad.vmap(fxgrad.grad(nn.gelu))
+    for found in (slope(x), fxgrad.jit(slope)(x)):
+        np.testing.assert_allclose(found, expected, rtol=4e-3, atol=1e-3)
+    np.testing.assert_array_equal(nn.gelu(x)[[0, 1, -2, -1]], np.maximum(x, 0)[[0, 1, -2, -1]])
+
+
+def test_squareplus_of_complex_numbers() -> None:
+    np.testing.assert_allclose(nn.squareplus(1 + 2j), ((1 + 2j) + np.sqrt((1 + 2j) ** 2 + 4)) / 2, rtol=1e-6)
+
+
 def test_a_step_of_an_lstm_cell() -> None:
     generator = np.random.default_rng(0)
     x, hidden, cell = generator.normal(size=2), generator.normal(size=3), generator.normal(size=3)

@@ -293,6 +293,24 @@ def test_nothing_overflows_and_no_label_is_taken_for_another() -> None:
     assert nn.cross_entropy(never, np.array([1])) == math.inf
 
 
+def test_infinite_logits_are_certain() -> None:
+    logits, targets = np.array([np.inf, -np.inf, 2.0]), np.array([1.0, 0.0, 1.0])
+    loss = fxgrad.value_and_grad(lambda x, t: nn.binary_cross_entropy_with_logits(x, t, reduction="sum"))
+    for function in (loss, fxgrad.jit(loss)):
+        value, slopes = function(logits, targets)
+        np.testing.assert_allclose(value, np.log1p(np.exp(-2)), rtol=1e-14)
+        np.testing.assert_allclose(slopes, [0, 0, -1 / (1 + np.exp(2))], rtol=1e-14)
+        assert function(logits, 1 - targets)[0] == np.inf
+
+
+def test_equal_vectors_of_a_triplet_have_no_slope() -> None:
+    anchor, negative = np.array([1.0, 2.0]), np.array([1.0, 5.0])
+    slope = fxgrad.grad(lambda a, p: nn.triplet_margin_loss(a, p, negative, margin=5.0, epsilon=0.0), (0, 1))
+    for function in (slope, fxgrad.jit(slope)):
+        for found, expected in zip(function(anchor, anchor), ([0.0, 1.0], [0.0, 0.0]), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
 def test_what_is_no_label_and_no_probability_is_nan() -> None:
     for way in (lambda f: f, fxgrad.jit):
         found = way(lambda labels: nn.cross_entropy(X, labels, reduction="none"))(np.array([3, -1, 1, 0]))

@@ -10,6 +10,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
+from fxgrad import dtypes
 from fxgrad.engine.core.avals import array_aval
 from fxgrad.errors import DTypeError, UnsupportedError
 from tests.support.with_numpy import DTYPES, call, check, check_all, check_gradient, draw, each, together
@@ -178,6 +179,45 @@ def test_positions_of_known_values() -> None:
     np.testing.assert_array_equal(gradient, [2.0, 0.0, 4.0])
     np.testing.assert_array_equal(fnp.argwhere(x > 0), [[0], [2]])
     np.testing.assert_array_equal(fnp.where(x > 0)[0], [0, 2])
+
+
+@pytest.mark.parametrize("name", ["sinh", "cosh", "exp2"])
+def test_exponentials_of_large_numbers_have_all_digits(name: str) -> None:
+    """XLA's round the argument, to which a logarithm is added, or which it multiplies."""
+    for dtype in ("float32", "float64", "bfloat16", "float16"):
+        x = np.array([-80.0, -9.5, -1.0, -1e-3, -0.0, 0.0, 1e-5, 0.9, 3.0, 11.0, 85.0], dtypes.SUPPORTED[dtype])
+        if dtype == "float64":
+            x = np.append(x, [700.0, -700.0])
+        with np.errstate(over="ignore"):
+            expected = getattr(np, name)(x.astype(np.longdouble)).astype(dtypes.SUPPORTED[dtype])
+        for found in (getattr(fnp, name)(x), fxgrad.jit(getattr(fnp, name))(x)):
+            assert found.dtype == x.dtype
+            wide = np.asarray(found).astype(float)
+            np.testing.assert_allclose(wide, expected.astype(float), rtol=3.0 * float(fnp.finfo(x.dtype).eps))
+            np.testing.assert_array_equal(np.signbit(wide), np.signbit(expected.astype(float)))
+
+
+def test_hyperbolic_sines_of_small_complex_numbers() -> None:
+    z = np.array([1e-10 + 1e-10j, -1e-20 + 1e-30j, 1e-5 - 2.0j, 0.5 + 0.5j, 3.0 - 1.0j])
+    np.testing.assert_allclose(fxgrad.jit(fnp.sinh)(z), np.sinh(z), rtol=1e-14)
+
+
+@pytest.mark.parametrize(("dtype", "scale"), [
+    ("float16", 1e-3), ("float16", 1e3), ("float32", 1e-30), ("float32", 1e30), ("float64", 1e-200),
+    ("float64", 1e200)])
+def test_angles_of_far_and_near_points_have_slopes(dtype: str, scale: float) -> None:
+    point = [np.dtype(dtype).type(leg * scale) for leg in (3.0, 4.0)]
+    for transform in (lambda f: f, fxgrad.jit):
+        slopes = transform(fxgrad.grad(lambda y, x: fnp.arctan2(y, x) * scale, (0, 1)))(*point)
+        np.testing.assert_allclose(slopes, [0.16, -0.12], rtol=2e-2 if dtype == "float16" else 1e-6)
+
+
+def test_slopes_of_inverse_hyperbolic_functions_of_numbers_whose_squares_overflow() -> None:
+    x = np.array([300.0, 6e4], "float16")
+    for function in (fnp.arcsinh, fnp.arccosh):
+        slope = fxgrad.vmap(fxgrad.grad(function))
+        for found in (slope(x), fxgrad.jit(slope)(x)):
+            np.testing.assert_allclose(found, [1 / 300, 1 / 6e4], rtol=2e-2)
 
 
 def test_methods_of_ufuncs() -> None:

@@ -601,6 +601,24 @@ def test_gradients_of_determinants_of_large_and_of_nearly_singular_matrices(dtyp
             np.testing.assert_allclose(got, minors(matrix), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
+@pytest.mark.parametrize("exponent", [-0.9, -0.6, -0.4, 0.4, 0.6, 0.9])
+def test_eigenvalues_of_very_small_and_very_large_matrices(exponent: float, dtype: Any) -> None:
+    """They grow as the matrix does; LAPACK scales such matrices, and some versions do not scale the results back."""
+    scale = float(np.finfo(dtype).max) ** exponent
+    stack = np.stack([S * scale, S, np.zeros_like(S)]).astype(dtype)
+    expected = np.linalg.eigvals(S.astype(dtype))
+
+    def in_order(values: Any) -> Any:
+        return sorted(values.astype(complex), key=lambda value: (round(value.real, 3), value.imag))
+
+    for function in (fnp.linalg.eigvals, fxgrad.jit(fnp.linalg.eigvals), lambda a: fnp.linalg.eig(a)[0]):
+        values = np.asarray(function(stack))
+        for found, factor in zip(values, (scale, 1.0, 0.0), strict=True):
+            np.testing.assert_allclose(in_order(found / dtype(factor or 1.0)),
+                                       in_order(expected * (factor != 0.0)), rtol=100 * np.finfo(dtype).eps)
+
+
 @pytest.mark.parametrize("p", [1, -1, "fro", np.inf, -np.inf])
 def test_condition_numbers_of_singular_matrices_are_infinite(p: Any) -> None:
     singular, regular = np.array([[1.0, 2.0], [2.0, 4.0]]), np.array([[1.0, 2.0], [3.0, 5.0]])

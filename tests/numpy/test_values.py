@@ -110,6 +110,23 @@ def test_spaces_are_computed_in_their_dtype(name: str, dtype: Any) -> None:
             np.testing.assert_allclose(got, expected, rtol=1e-6 if dtype == np.float32 else 1e-14)
 
 
+@pytest.mark.parametrize(("name", "bounds"), [
+    ("geomspace", (1e-30, 1e30, 5)), ("geomspace", (-2.0, -54.0, 4)), ("geomspace", (1, 8, 0)),
+    ("logspace", (-30, 30, 61))])
+def test_spaces_by_factors_are_rounded_once(name: str, bounds: tuple[Any, ...]) -> None:
+    expected = getattr(np, name)(*bounds).astype("float32")
+    for result in (getattr(fnp, name)(*bounds), fxgrad.jit(lambda: getattr(fnp, name)(*bounds))()):
+        assert result.dtype == np.float32
+        np.testing.assert_array_equal(np.asarray(result), expected)
+
+
+@pytest.mark.parametrize("name", ["mean", "var", "std", "average"])
+def test_statistics_of_integers_of_32_bits_are_rounded_once(name: str) -> None:
+    limits = np.array([-2**31, 2**31 - 1, 0, 1], np.int32)
+    for integers in (limits, np.array([2**25, 2**25 + 1], np.int32)):
+        on_every_path(getattr(fnp, name), (integers,), np.float32(getattr(np, name)(integers)))
+
+
 def test_differences_of_order_0() -> None:
     on_every_path(lambda x: fnp.diff(x, n=0, prepend=0.0, append=9.0), (X,), X)
     assert fnp.diff(X, n=0) is not X

@@ -7,6 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 
 import fxgrad
 from fxgrad import dtypes
@@ -275,6 +277,63 @@ def test_derivatives_in_the_parameters(name: str, parameters: tuple[float, ...])
                                   places))(*typed)
     for got in (fxgrad.grad(ours, places)(*typed), fxgrad.jit(fxgrad.grad(ours, places))(*typed)):
         np.testing.assert_allclose(got, theirs, rtol=1e-12, atol=1e-15)
+
+
+TAILS = [(8.0, np.inf), (5.0, 6.0), (-40.0, -39.0), (-np.inf, -8.0), (3.5, 3.6), (-1.0, 2.0)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_normal_numbers_far_out_are_the_quantiles_of_uniform_ones(dtype: str) -> None:
+    lower, upper = np.array(TAILS, dtype).T
+    key = fxgrad.random.key(3)
+    part = np.asarray(fxgrad.random.uniform(key, (100, len(TAILS)), dtype), float)
+    expected = scipy.stats.truncnorm.ppf(part, *np.array(TAILS).T)
+    draw = fxgrad.random.truncated_normal
+    digits = {"rtol": 3e-6 if dtype == "float32" else 1e-8, "atol": 3e-7 if dtype == "float32" else 1e-10}
+    for found in (draw(key, lower, upper, part.shape, dtype),
+                  fxgrad.jit(lambda low, high: draw(key, low, high, part.shape, dtype))(lower, upper)):
+        assert found.dtype == dtype
+        np.testing.assert_allclose(np.asarray(found, float), expected, **digits)
+    one = np.asarray(draw(key, 8.0, np.inf, (50,), dtype))
+    assert np.all(one > 8)
+    assert np.all(one < 10)
+
+
+def test_derivatives_of_normal_numbers_far_out() -> None:
+    part = float(fxgrad.random.uniform(fxgrad.random.key(3), (), "float64"))
+    for bounds in ((8.0, 9.0), (-6.0, -5.0), (3.5, 3.6), (-1.0, 2.0)):
+        step = 1e-5
+        expected = [(scipy.stats.truncnorm.ppf(part, *(bounds + shift)) - scipy.stats.truncnorm.ppf(
+            part, *(bounds - shift))) / (2 * step) for shift in step * np.eye(2)]
+        for transform in (lambda f: f, fxgrad.jit):
+            found = transform(fxgrad.grad(lambda *bounds: fxgrad.random.truncated_normal(
+                fxgrad.random.key(3), *bounds, dtype="float64"), (0, 1)))(*map(np.float64, bounds))
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_draws_at_the_ends_of_parameters_are_finite_and_have_derivatives() -> None:
+    key = fxgrad.random.key(0)
+    assert np.all(np.isfinite(np.asarray(fxgrad.random.rayleigh(key, 1.0, (100_000,), "float16"))))
+    assert not np.any(np.isnan(np.asarray(fxgrad.random.f(key, 0.01, 0.01, (1000,)))))
+    few = np.asarray(fxgrad.random.logistic(key, (100_000,), "bfloat16"), float)
+    assert abs(np.mean(few)) < 0.1  # the least number of 128 was -87
+    part = float(fxgrad.random.uniform(key, (), "float64"))
+    slope = fxgrad.grad(lambda mode: fxgrad.random.triangular(key, 0.0, mode, 1.0, dtype="float64"))
+    np.testing.assert_allclose(slope(1.0), np.sqrt(part) / 2)
+    np.testing.assert_allclose(slope(0.0), np.sqrt(1 - part) / 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_derivatives_of_logarithms_of_gamma_draws_too_small_for_their_dtype(dtype: str) -> None:
+    """Their quantile is x^a / gamma(a + 1), which has a derivative in closed form."""
+    draw = fxgrad.vmap(fxgrad.value_and_grad(lambda a, key: fxgrad.random.loggamma(key, a, dtype=dtype)), (None, 0))
+    for a in (1e-4, 1e-3):
+        for function in (draw, fxgrad.jit(draw)):
+            logs, slopes = function(np.asarray(a, dtype), fxgrad.random.split(fxgrad.random.key(1), 500))
+            small = np.asarray(logs) < np.log(np.finfo(dtype).tiny)
+            assert np.sum(small) > 50
+            expected = (float(scipy.special.digamma(a + 1)) - np.asarray(logs, float)) / a
+            np.testing.assert_allclose(np.asarray(slopes)[small], expected[small], rtol=2 * np.finfo(dtype).eps)
 
 
 def test_derivatives_of_vectors() -> None:

@@ -365,6 +365,108 @@ def test_higher_derivatives_far_out(name: str) -> None:
             np.testing.assert_allclose(slope(point), wanted[point][order], rtol=1e-9, err_msg=f"{order} {point}")
 
 
+def test_slopes_of_densities_in_a_parameter_of_1() -> None:
+    """There the power of the density is 0, and its derivative a logarithm."""
+    slope = fxgrad.grad(fxgrad.grad(fsp.gammainc, 1), 0)
+    for function in (slope, fxgrad.jit(slope)):
+        assert float(function(1.0, 2.0)) == pytest.approx(math.exp(-2) * (math.log(2) + np.euler_gamma), rel=1e-12)
+    slope = fxgrad.grad(fxgrad.grad(fsp.betainc, 2), 0)
+    with mpmath.workdps(30):
+        expected = mpmath.diff(lambda a: mpmath.mpf("0.4") ** (a - 1) * mpmath.mpf("0.6") ** 2 / mpmath.beta(a, 3), 1)
+    assert float(slope(1.0, 3.0, 0.4)) == pytest.approx(float(expected), rel=1e-12)
+
+
+def test_products_with_logarithms_have_no_slope_where_they_are_0_for_every_number() -> None:
+    for function, zero in ((fsp.xlogy, 0.0), (fsp.xlog1py, -1.0)):
+        assert fxgrad.grad(function, 1)(0.0, zero) == 0
+        assert fxgrad.jit(fxgrad.grad(function, 1))(0.0, zero) == 0
+        assert fxgrad.grad(function, 1)(2.0, zero) == np.inf
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_relative_entropies_of_close_numbers(dtype: Any) -> None:
+    p = np.array([0.3, 1.7, 2e5, 1e-5], dtype)
+    q = p * dtype(1 + 3 * np.finfo(dtype).eps ** 0.5)
+    with mpmath.workdps(40):
+        pairs = [(mpmath.mpf(float(one)), mpmath.mpf(float(other))) for one, other in zip(p, q, strict=True)]
+        logarithms = [float(one * mpmath.log(one / other)) for one, other in pairs]
+        distances = [float(one * mpmath.log(one / other) - one + other) for one, other in pairs]
+    for transform in (lambda f: f, fxgrad.jit):
+        np.testing.assert_allclose(transform(fsp.rel_entr)(p, q), logarithms, rtol=4 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(transform(fsp.kl_div)(p, q), distances, rtol=4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("name", ["rel_entr", "kl_div"])
+def test_relative_entropies_at_the_ends(name: str) -> None:
+    ends = np.array([0.0, 0.1, -1.0, np.inf, np.nan, 1e-300, 2.0])
+    p, q = np.meshgrid(ends, ends)
+    np.testing.assert_allclose(getattr(fsp, name)(p, q), getattr(scipy.special, name)(p, q), rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_slopes_of_scaled_bessel_functions_of_large_numbers(dtype: Any) -> None:
+    """They are differences of nearly equal functions."""
+    x = np.array([25.0, 35.0, 1e3, -1e4, 1e6], dtype)
+    with mpmath.workdps(60):
+        expected = [[float(mpmath.diff(lambda t, order=order: mpmath.exp(-abs(t)) * mpmath.besseli(order, t),
+                                       float(point))) for point in x] for order in (0, 1)]
+    for function, values in zip((fsp.i0e, fsp.i1e), expected, strict=True):
+        slope = fxgrad.vmap(fxgrad.grad(function))
+        for found in (slope(x), fxgrad.jit(slope)(x)):
+            np.testing.assert_allclose(found, values, rtol=100 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_choices_and_rising_factorials_of_large_numbers(dtype: Any) -> None:
+    """Quotients of gamma functions overflow, and differences of their logarithms have no digits."""
+    for function, exact, cases in (
+            (fsp.comb, mpmath.binomial, [(1e6, 3.0), (40.0, 20.0), (100.0, 1.0), (5.0, 2.0), (12.0, 12.0), (9.0, 0.0)]),
+            (fsp.poch, mpmath.rf, [(200.0, 2.0), (40.0, 2.0), (1e6, 3.5), (9.0, -0.5), (3.0, 4.0)])):
+        first, second = np.array(cases, dtype).T
+        with mpmath.workdps(30):
+            expected = [float(exact(one, other)) for one, other in cases]
+        for found in (function(first, second), fxgrad.jit(function)(first, second)):
+            np.testing.assert_allclose(found, expected, rtol=60 * np.finfo(dtype).eps)
+    with mpmath.workdps(30):
+        slope = float(mpmath.diff(lambda z: mpmath.rf(z, 2), 200))
+    assert float(fxgrad.grad(fsp.poch)(dtype(200), dtype(2))) == pytest.approx(slope, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_gamma_functions_have_all_digits(dtype: Any) -> None:
+    """The exponential of gammaln, which XLA computes to one digit less, had four digits of 30! in float32."""
+    x = np.array([0.5, 1.0, 1.0001, 1.7, 2.0, 3.5, 11.0, 30.0, 34.5] + [120.5, 171.0] * (dtype is np.float64), dtype)
+    with mpmath.workdps(40):
+        gammas = [float(mpmath.gamma(float(each))) for each in x]
+        slopes = [float(mpmath.diff(mpmath.gamma, float(each))) for each in x]
+        logarithms = [float(mpmath.loggamma(float(each))) for each in x]
+    eps = np.finfo(dtype).eps
+    for transform in (lambda f: f, fxgrad.jit):
+        np.testing.assert_allclose(transform(fsp.gamma)(x), gammas, rtol=10 * eps)
+        np.testing.assert_allclose(transform(fsp.factorial)(x[1:] - 1), gammas[1:], rtol=20 * eps)
+        np.testing.assert_allclose(transform(fxgrad.vmap(fxgrad.grad(fsp.gamma)))(x), slopes, rtol=200 * eps)
+        np.testing.assert_allclose(transform(fsp.gammaln)(x), logarithms, rtol=10 * eps,
+                                   atol=4 * np.finfo(np.float64).eps * (transform is not fxgrad.jit))
+    assert float(fsp.gamma(dtype(300))) == np.inf
+    assert abs(float(fxgrad.jit(fsp.factorial)(np.float32(10))) - 3628800) < 3  # it was 12
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_polygamma_below_0_is_the_same_compiled(order: int) -> None:
+    """XLA's series begins at x even where its terms grow: psi'(-12.3) was -0.08."""
+    x = np.array([-12.3, -24.25, -5.4, -0.5, -100.2, 0.3, 12.0])
+    with mpmath.workdps(40):
+        expected = [float(mpmath.psi(order, float(each))) for each in x]
+    for dtype in (np.float32, np.float64):
+        found = fxgrad.jit(lambda x: fsp.polygamma(order, x))(x.astype(dtype))
+        with mpmath.workdps(40):
+            exact = [float(mpmath.psi(order, float(each))) for each in x.astype(dtype)]
+        np.testing.assert_allclose(found, exact, rtol=100 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(fsp.polygamma(order, x), expected, rtol=1e-12)
+    whole = np.array([-3.0, 0.0, -2000.5])
+    np.testing.assert_array_equal(fxgrad.jit(lambda x: fsp.polygamma(order, x))(whole), fsp.polygamma(order, whole))
+
+
 @pytest.mark.slow
 def test_incomplete_gamma_functions_of_large_parameters() -> None:
     """XLA's values of 1e9 have two digits, and those of float32 numbers none from 1e4 on: 3521 in place of 0.5."""

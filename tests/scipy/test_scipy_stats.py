@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.scipy.stats
+import mpmath
 import numpy as np
 import pytest
 import scipy.stats
@@ -35,6 +36,118 @@ def test_values_as_scipy(name: str, function: str) -> None:
             expected = theirs(x, *values)
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
         np.testing.assert_array_equal(fxgrad.vmap(ours, (0, *[None] * len(values)))(x, *values), found)
+
+
+def _log_beta(a: Any, b: Any) -> Any:
+    return mpmath.loggamma(a) + mpmath.loggamma(b) - mpmath.loggamma(a + b)
+
+
+def _log_of_power(k: Any, p: Any) -> Any:
+    return k * mpmath.log(p) if k else mpmath.mpf(0)
+
+
+def _log_choices(n: Any, k: Any) -> Any:
+    return -mpmath.log(n + 1) - _log_beta(n - k + 1, k + 1)
+
+
+def _log_gamma_density(x: Any, a: Any) -> Any:
+    return (a - 1) * mpmath.log(x) - x - mpmath.loggamma(a)
+
+
+EXACT: dict[str, tuple[str, Any, list[tuple[float, ...]]]] = {
+    "gamma": ("logpdf", _log_gamma_density, [
+        (1e6, 1e6), (1.01e6, 1e6), (1e4, 1e4), (1e-6, 1e4), (3.0, 2.5), (0.3, 0.1), (50.0, 1.0)]),
+    "chi2": ("logpdf", lambda x, df: _log_gamma_density(x / 2, df / 2) - mpmath.log(2), [(10100.0, 1e4), (0.1, 30.0)]),
+    "beta": ("logpdf", lambda x, a, b: (a - 1) * mpmath.log(x) + (b - 1) * mpmath.log1p(-x) - _log_beta(a, b), [
+        (0.5, 1e5, 1e5), (0.501, 1e5, 1e5), (0.999, 1e5, 50.0), (0.001, 3.0, 1e3), (0.25, 2.5, 0.5), (0.5, 1e3, 1e3)]),
+    "t": ("logpdf", lambda x, df: mpmath.loggamma((df + 1) / 2) - mpmath.loggamma(df / 2) - mpmath.log(
+        mpmath.pi * df) / 2 - (df + 1) / 2 * mpmath.log1p(x * x / df), [
+        (0.0, 1e7), (1.0, 1e7), (5.0, 1e5), (0.1, 1e3), (2.0, 0.1), (3.0, 3.0)]),
+    "gennorm": ("logpdf", lambda x, beta: mpmath.log(beta / 2) - mpmath.loggamma(1 / beta) - abs(x) ** beta, [
+        (0.5, 1e5), (0.5, 2.0)]),
+    "vonmises": ("logpdf", lambda x, kappa: kappa * mpmath.cos(x) - mpmath.log(2 * mpmath.pi) - mpmath.log(
+        mpmath.besseli(0, kappa)), [(1e-3, 1e6), (0.01, 1e4), (0.2, 100.0), (1.0, 2.0)]),
+    "wrapcauchy": ("logpdf", lambda x, c: mpmath.log(1 - c * c) - mpmath.log(2 * mpmath.pi) - mpmath.log(
+        1 + c * c - 2 * c * mpmath.cos(x)), [(1e-4, 0.9999), (0.01, 0.99), (1.0, 0.5)]),
+    "cauchy": ("logpdf", lambda x: -mpmath.log1p(x * x) - mpmath.log(mpmath.pi), [(1e25,), (-3.0,), (1e-3,)]),
+    "poisson": ("logpmf", lambda k, mu: _log_of_power(k, mu) - mu - mpmath.loggamma(k + 1), [
+        (1e6, 1e6), (1e4, 1e-3), (0.0, 30.0), (1000.0, 1010.0), (1.0, 0.5), (3.0, 1e4)]),
+    "binom": ("logpmf", lambda k, n, p: _log_choices(n, k) + _log_of_power(k, p) + _log_of_power(n - k, 1 - p), [
+        (500.0, 1e6, 1e-3), (5000.0, 1e4, 0.5), (0.0, 1e6, 1e-6), (10.0, 10.0, 0.9), (1.0, 5.0, 0.1)]),
+    "nbinom": ("logpmf", lambda k, n, p: mpmath.loggamma(k + n) - mpmath.loggamma(k + 1) - mpmath.loggamma(
+        n) + n * mpmath.log(p) + _log_of_power(k, 1 - p), [(5e4, 10.0, 1e-3), (0.0, 1e5, 0.9), (500.0, 1e5, 0.9)]),
+    "betabinom": ("logpmf", lambda k, n, a, b: _log_choices(n, k) + _log_beta(k + a, n - k + b) - _log_beta(a, b), [
+        (5.0, 1e5, 1.0, 1e3), (500.0, 1e3, 1e4, 1e4), (0.0, 1e5, 0.1, 0.5), (5.0, 5.0, 2.0, 3.0)])}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_densities_of_large_parameters_have_all_digits(name: str) -> None:
+    function, exact, cases = EXACT[name]
+    ours = getattr(getattr(stats, name), function)
+    for dtype in (np.float32, np.float64):
+        points = np.array(cases, dtype).T
+        with mpmath.workdps(40):
+            expected = [exact(*map(mpmath.mpf, map(float, point))) for point in points.T]
+        for found in (ours(*points), fxgrad.jit(ours)(*points)):
+            assert found.dtype == dtype
+            errors_of = [abs(float(mpmath.mpf(float(one)) - other)) / (1 + abs(float(other)))
+                         for one, other in zip(np.asarray(found), expected, strict=True)]
+            assert max(errors_of) < 20 * np.finfo(dtype).eps, errors_of
+
+
+@pytest.mark.parametrize("name", ["gamma", "beta", "poisson", "vonmises", "t"])
+def test_slopes_of_densities_in_large_parameters(name: str) -> None:
+    """They are small differences of large functions of the parameters."""
+    function, exact, _ = EXACT[name]
+    point = {"gamma": (1e6, 1e6), "beta": (0.5, 1e5, 1e5), "poisson": (1e6, 1.001e6), "vonmises": (0.0, 1e6),
+             "t": (0.1, 1e5)}[name]
+    with mpmath.workdps(60):
+        expected = float(mpmath.diff(lambda value: exact(mpmath.mpf(point[0]), value, *point[2:]), point[1]))
+    slope = fxgrad.grad(getattr(getattr(stats, name), function), 1)
+    for dtype in (np.float32, np.float64):
+        for found in (slope(*map(dtype, point)), fxgrad.jit(slope)(*map(dtype, point))):
+            np.testing.assert_allclose(found, expected, rtol=2e-3 if dtype is np.float32 else 1e-6)
+
+
+def test_densities_of_shares_and_counts_of_large_parameters_have_all_digits() -> None:
+    x, alpha = np.array([0.25, 0.5, 0.25]), np.array([2.5e5, 5e5, 2.5e5])
+    counts = np.array([2.5e5, 5e5, 0.0, 2.5e5])
+    with mpmath.workdps(40):
+        shares = mpmath.loggamma(sum(alpha)) + sum((a - 1) * mpmath.log(each) - mpmath.loggamma(a)
+                                                   for each, a in zip(x, map(mpmath.mpf, alpha), strict=True))
+        ways = mpmath.loggamma(sum(counts) + 1) + sum(
+            k * mpmath.log(p) - mpmath.loggamma(k + 1) for k, p in zip(alpha, map(mpmath.mpf, x), strict=True))
+    for dtype in (np.float32, np.float64):
+        for transform in (lambda f: f, fxgrad.jit):
+            np.testing.assert_allclose(transform(stats.dirichlet.logpdf)(x.astype(dtype), alpha.astype(dtype)),
+                                       float(shares), rtol=20 * np.finfo(dtype).eps)
+            share = np.array([0.25, 0.5, 0.0, 0.25], dtype)
+            np.testing.assert_allclose(
+                transform(stats.multinomial.logpmf)(counts.astype(dtype), dtype(1e6), share),
+                float(ways), rtol=20 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_quantiles_near_the_upper_end(dtype: Any) -> None:
+    eps = float(np.finfo(dtype).eps)
+    q = np.array([1.0, 1 - eps, 1 - 8 * eps, 0.8, 0.5, 0.1, eps, 0.0], dtype)
+    for transform in (lambda f: f, fxgrad.jit):
+        np.testing.assert_allclose(transform(stats.cauchy.ppf)(q), scipy.stats.cauchy.isf(1 - q.astype(float)),
+                                   rtol=10 * eps, atol=eps)
+        assert float(transform(stats.cauchy.isf)(dtype(1))) == -np.inf
+
+
+def test_truncated_normal_numbers_of_narrow_intervals() -> None:
+    for low, high in ((-1e-3, 1e-3), (3.0, 3.001), (-0.5, 30.0)):
+        x = np.array([low, high, (low + high) / 2], np.float32)
+        expected = scipy.stats.truncnorm.logpdf(x[2].astype(float), *x[:2].astype(float))
+        for transform in (lambda f: f, fxgrad.jit):
+            found = transform(stats.truncnorm.logpdf)(x[2], x[0], x[1])
+            np.testing.assert_allclose(found, expected, atol=1e-3 if low == 3.0 else 1e-6)
+
+
+def test_logarithms_of_probabilities_near_1() -> None:
+    np.testing.assert_allclose(stats.expon.logcdf(np.float32(40.0)), -np.exp(-40.0), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "function"), FUNCTIONS)

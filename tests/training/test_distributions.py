@@ -102,6 +102,27 @@ def test_divergences_are_means_over_draws(p: Any, q: Any) -> None:
         np.testing.assert_allclose(slope, 0.0, atol=1e-14, rtol=1e-12)
 
 
+def test_divergences_of_close_distributions_have_digits() -> None:
+    """They are of the size of the squared difference, and functions of the parameters are not."""
+    step = np.float32(1e-3)
+    one, other = np.float32(0.5), np.float32(0.5) + step
+    ratio = float(other) / float(one)
+    cases = [(d.Exponential(one), d.Exponential(other), 1 / ratio - 1 + np.log(ratio)),
+             (d.Normal(one, one), d.Normal(one, other), (1 / ratio ** 2 - 1) / 2 + np.log(ratio)),
+             (d.Poisson(one), d.Poisson(other), 0.5 * (ratio - 1 - np.log(ratio))),
+             (d.Gamma(one, one), d.Gamma(one, other), 0.5 * (ratio - 1 - np.log(ratio))),
+             (d.Bernoulli(one), d.Bernoulli(other), -0.5 * np.log(ratio) - 0.5 * np.log(2 - ratio))]
+    for p, q, expected in cases:
+        for found in (d.kl(p, q), fxgrad.jit(d.kl)(p, q)):
+            assert float(found) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_class_without_probability_does_not_count_in_a_divergence() -> None:
+    some = d.Categorical(np.array([0.0, -np.inf, 0.0]))
+    assert float(d.kl(some, d.Categorical(np.zeros(3)))) == pytest.approx(np.log(1.5), rel=1e-14)
+    assert float(d.kl(some, some)) == 0
+
+
 def test_shapes_dtypes_and_containers() -> None:
     many = d.Normal(np.zeros(3), np.float64(2.0))
     assert many.sample(KEY, (4, 2)).shape == (4, 2, 3)

@@ -115,6 +115,11 @@ def _eig_numpy(a: Any, *, left: bool, right: bool) -> list[Any]:
 def _one_eig(a: Any, left: bool, right: bool, outputs: Sequence[Aval]) -> list[Any]:
     if not np.isfinite(a).all():  # LAPACK may not terminate for these
         return [*map(unknown, outputs)]
+    size = np.abs(a).max()
+    limit = _furthest(a.dtype)
+    if not 1 / limit < size < limit and size:
+        values, *vectors = _one_eig(a / size, left, right, outputs)
+        return [values * size, *vectors]
     *values, left_vectors, right_vectors, info = lapack(a.dtype, "geev")[0](a, compute_vl=left, compute_vr=right)
     if info:
         return [*map(unknown, outputs)]
@@ -127,6 +132,14 @@ def _one_eig(a: Any, left: bool, right: bool, outputs: Sequence[Aval]) -> list[A
     return [w, *(_unpacked(each.astype(dtype), values[1]) for each in vectors)]
 
 
+def _furthest(dtype: Any) -> float:
+    """Return the size of elements from which on, and below its inverse, matrices are scaled.
+
+    LAPACK scales them too, but the versions that XLA and SciPy call may not scale their eigenvalues back.
+    """
+    return float(dtypes.finfo(dtype).eps) ** -1.5
+
+
 def _unpacked(vectors: Any, imaginary: Any) -> Any:
     """Combine real and imaginary parts: LAPACK stores one vector of a conjugate pair in two columns."""
     first = np.flatnonzero(imaginary > 0)
@@ -136,7 +149,16 @@ def _unpacked(vectors: Any, imaginary: Any) -> Any:
 
 
 def _eig_xla(lax: Any, a: Any, *, left: bool, right: bool) -> list[Any]:
-    return list(lax.linalg.eig(a, compute_left_eigenvectors=left, compute_right_eigenvectors=right))
+    sizes, limit = lax.abs(a), _furthest(a.dtype)
+    size = lax.reduce(sizes, sizes.dtype.type(0), lax.max, (a.ndim - 2, a.ndim - 1))
+    one = lax.full_like(size, 1.0)
+    extreme = lax.bitwise_or(lax.lt(size, lax.full_like(size, 1 / limit)), lax.gt(size, lax.full_like(size, limit)))
+    usual = lax.bitwise_or(lax.bitwise_not(extreme), lax.eq(size, lax.full_like(size, 0.0)))
+    scale = lax.convert_element_type(lax.select(usual, one, size), a.dtype)
+    scaled = lax.div(a, lax.broadcast_in_dim(scale, a.shape, tuple(range(a.ndim - 2))))
+    values, *vectors = lax.linalg.eig(scaled, compute_left_eigenvectors=left, compute_right_eigenvectors=right)
+    scale = lax.convert_element_type(scale, values.dtype)
+    return [lax.mul(values, lax.broadcast_in_dim(scale, values.shape, tuple(range(a.ndim - 2)))), *vectors]
 
 
 def _eig_jvp(primals: list[Any], tangents: list[Any], *, left: bool, right: bool) -> tuple[list[Any], list[Any]]:

@@ -63,8 +63,12 @@ def _exp2_numpy(x: Any) -> Any:
     return np.exp(x * x.dtype.type(math.log(2))) if x.dtype.kind == "c" else np.exp2(x)
 
 
-# XLA rounds ln 2 to 8-bit floats, too.
-exp2_p = unary("exp2", numpy=_exp2_numpy, xla=by_float32("exp2"),
+def _exp2_xla(lax: Any, x: Any) -> Any:
+    """Take a power of 2: XLA's exp2 rounds ln 2, and a product with it, to the dtype."""
+    return lax.exp2(x) if x.dtype.kind == "c" else lax.pow(lax.full_like(x, 2.0), x)
+
+
+exp2_p = unary("exp2", numpy=_exp2_numpy, xla=by_float32(_exp2_xla),
                tangent=lambda t, out, x: mul(t, mul(out, math.log(2))))
 exp2 = operation(exp2_p)
 

@@ -1,5 +1,7 @@
 """Incomplete gamma functions, beta and zeta functions: igamma igammac igamma_grad_a random_gamma_grad betaln zeta.
 
+Also the logarithms of densities that these are integrals and sums of.
+
 The kernels are XLA's, and our own for large parameters; for NumPy arrays too, on the CPU. Formulas are those of the
 DLMF (dlmf.nist.gov).
 """
@@ -15,13 +17,14 @@ import numpy as np
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.engine.ops.comparison import eq, lt
+from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt, or_
 from fxgrad.engine.ops.cumulative import cumprod, cumsum
-from fxgrad.engine.ops.exponential import exp, log, pow
+from fxgrad.engine.ops.exponential import exp, log, log1p, pow
 from fxgrad.engine.ops.families import lax_function
+from fxgrad.engine.ops.parts import abs
 from fxgrad.engine.ops.pointwise import align, elementwise, operation
 from fxgrad.engine.ops.select import where
-from fxgrad.engine.ops.special import digamma, lgamma
+from fxgrad.engine.ops.special import BERNOULLI, digamma, in_powers, lgamma, xlog1py, xlogy
 from fxgrad.engine.ops.structural import reduce_sum, reshape
 from fxgrad.engine.ops.tails import (
     LARGE,
@@ -67,8 +70,19 @@ def betaln_xla(lax: Any, a: Any, b: Any) -> Any:
     return lax.select(endless, lax.neg(infinity), lax.select(far, series, near))
 
 
+_OF_DIGAMMA = [number / (2 * k) for k, number in enumerate(BERNOULLI, 1)]
+
+
 def _betaln_tangent(t: Any, a: Any, b: Any) -> Any:
-    return mul(t, sub(digamma(a), digamma(add(a, b))))
+    """digamma(a) - digamma(a + b), for large a term by term of the asymptotic series (DLMF 5.11.2)."""
+    far = gt(a, 8.0)
+    large, total = where(far, a, 8.0), where(far, add(a, b), 8.0)
+    first, second = (mul(inverse, in_powers(inverse, _OF_DIGAMMA)) for inverse in (
+        div(1.0, mul(each, each)) for each in (large, total)))
+    ratio = div(sub(total, large), large)
+    series = add(add(log1p(ratio), div(ratio, mul(total, 2.0))), sub(first, second))
+    small, whole = where(far, 1.0, a), where(far, 1.0, add(a, b))
+    return mul(t, where(far, neg(series), sub(digamma(small), digamma(whole))))
 
 
 betaln_p = by_xla("betaln", 2, [lambda t, out, a, b: _betaln_tangent(t, a, b),
@@ -77,15 +91,89 @@ betaln_p = by_xla("betaln", 2, [lambda t, out, a, b: _betaln_tangent(t, a, b),
 betaln = operation(betaln_p)
 
 
-def times_or_zero(x: Any, y: Any) -> Any:
-    """Return x y, and 0 where x is 0, also for an infinite y."""
-    zero = eq(x, 0.0)
-    return where(zero, 0.0, mul(x, where(zero, 1.0, y)))
+# --- densities, without differences of large numbers ----------------------------------------------------------------
+# C. Loader, "Fast and accurate computation of binomial probabilities" (2000).
+
+_NEAR = 0.3
+_OF_ATANH = [1 / odd for odd in range(3, 25, 2)]
+_OF_STIRLING = [number / (2 * k * (2 * k - 1)) for k, number in enumerate(BERNOULLI, 1)]
+
+
+def logarithmic_excess(m: Any) -> Any:
+    """Return m - log(1 + m), near 0 by a series: r m - 2 (r^3 / 3 + r^5 / 5 + ...) with r = m / (2 + m)."""
+    near = lt(abs(m), _NEAR)
+    small, large = where(near, m, 0.0), where(near, 1.0, m)
+    ratio = div(small, add(small, 2.0))
+    square = mul(ratio, ratio)
+    series = mul(ratio, sub(small, mul(mul(square, in_powers(square, _OF_ATANH)), 2.0)))
+    return where(near, series, sub(large, log1p(large)))
+
+
+def deviance(k: Any, mean: Any) -> Any:
+    """Return k log(k / mean) - k + mean for k >= 0, with all digits where k is near the mean."""
+    none = le(k, 0.0)
+    count = where(none, 1.0, k)
+    apart = sub(mean, count)
+    near = lt(abs(apart), mul(count, _NEAR))
+    close = mul(count, logarithmic_excess(div(where(near, apart, 0.0), count)))
+    far = add(mul(count, log(div(count, where(near, count, mean)))), apart)
+    return where(none, mean, where(near, close, far))
+
+
+def stirling_error(x: Any) -> Any:
+    """Return log(gamma(x)) - ((x - 1/2) log(x) - x + log(2 pi) / 2) for x > 0, for large x by DLMF 5.11.1."""
+    bound = 8.0 if aval_of(x).dtype.itemsize == 8 else 3.0
+    far = gt(x, bound)
+    large, small = where(far, x, bound), where(far, 1.0, x)
+    inverse = div(1.0, large)
+    rest = sub(mul(sub(small, 0.5), log(small)), sub(small, 0.5 * math.log(2 * math.pi)))
+    return where(far, mul(inverse, in_powers(mul(inverse, inverse), _OF_STIRLING)), sub(lgamma(small), rest))
+
+
+def log_poisson(k: Any, mean: Any) -> Any:
+    """Return k log(mean) - mean - log(gamma(k + 1)) for real k >= 0."""
+    none = le(k, 0.0)
+    count = where(none, 1.0, k)
+    scale = add(stirling_error(count), mul(log(mul(count, 2 * math.pi)), 0.5))
+    return neg(add(deviance(k, mean), where(none, 0.0, scale)))
+
+
+def log_binomial(k: Any, n: Any, p: Any, q: Any) -> Any:
+    """Return the logarithm of p^k q^(n-k) gamma(n+1) / (gamma(k+1) gamma(n-k+1)), for 0 <= k <= n and q = 1 - p."""
+    is_low, is_high = le(k, 0.0), ge(k, n)
+    at_end = or_(is_low, is_high)
+    count, total = where(at_end, 1.0, k), where(at_end, 2.0, n)
+    rest = sub(total, count)
+    errors = sub(stirling_error(total), add(stirling_error(count), stirling_error(rest)))
+    distance = add(deviance(count, mul(total, p)), deviance(rest, mul(total, q)))
+    scale = sub(log(div(total, count)), log(mul(rest, 2 * math.pi)))
+    at_zero = where(lt(p, 0.5), xlog1py(n, neg(p)), xlogy(n, q))
+    inner = add(sub(errors, distance), mul(scale, 0.5))
+    return where(is_low, at_zero, where(is_high, xlogy(n, p), inner))
+
+
+def log_gamma_density(a: Any, x: Any) -> Any:
+    """Return the logarithm of the gamma density, x^(a-1) e^-x / gamma(a), for x >= 0."""
+    large = gt(a, 2.0)
+    few, here = where(large, 1.0, a), where(large, 1.0, x)
+    usual = sub(sub(xlogy(sub(few, 1.0), here), here), lgamma(few))
+    return where(large, log_poisson(where(large, sub(a, 1.0), 1.0), where(large, x, 1.0)), usual)
+
+
+def log_beta_density(a: Any, b: Any, x: Any) -> Any:
+    """Return the logarithm of the beta density, x^(a-1) (1-x)^(b-1) / B(a, b), for x from 0 to 1."""
+    large = and_(gt(a, 2.0), gt(b, 2.0))
+    one, other, here = where(large, 1.0, a), where(large, 1.0, b), where(large, 0.5, x)
+    usual = sub(add(xlogy(sub(one, 1.0), here), xlog1py(sub(other, 1.0), neg(here))), betaln(one, other))
+    first, second, there = where(large, a, 3.0), where(large, b, 3.0), where(large, x, 0.5)
+    total = add(sub(first, 1.0), sub(second, 1.0))
+    inner = log_binomial(sub(first, 1.0), total, there, sub(1.0, there))
+    return where(large, add(inner, log(add(total, 1.0))), usual)
 
 
 def _density(a: Any, x: Any) -> Any:
-    """Return the gamma density, x^(a-1) e^-x / Gamma(a): the derivative of igamma in x (DLMF 8.8.13)."""
-    return exp(sub(sub(times_or_zero(sub(a, 1.0), log(x)), x), lgamma(a)))
+    """Return the gamma density: the derivative of igamma in x (DLMF 8.8.13)."""
+    return exp(log_gamma_density(a, x))
 
 
 def _tail(lax: Any, a: Any, x: Any, *, in_a: bool) -> tuple[Any, Any]:

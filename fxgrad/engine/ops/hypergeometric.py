@@ -21,7 +21,7 @@ import numpy as np
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.engine.ops.exponential import exp, log, log1p
-from fxgrad.engine.ops.gamma import betaln, betaln_xla, by_xla, no_derivative, times_or_zero
+from fxgrad.engine.ops.gamma import betaln_xla, by_xla, log_beta_density, no_derivative
 from fxgrad.engine.ops.pointwise import operation
 from fxgrad.engine.ops.special import digamma
 from fxgrad.engine.ops.tails import (
@@ -529,8 +529,7 @@ def _betainc(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None
 
 def _beta_density(a: Any, b: Any, x: Any) -> Any:
     """x^(a-1) (1-x)^(b-1) / B(a, b) (DLMF 8.17.1)."""
-    powers = add(times_or_zero(sub(a, 1.0), log(x)), times_or_zero(sub(b, 1.0), log1p(neg(x))))
-    return exp(sub(powers, betaln(a, b)))
+    return exp(log_beta_density(a, b, x))
 
 
 def _density_in(parameter: Any, logarithm: Any, a: Any, b: Any, x: Any) -> Any:

@@ -6,6 +6,7 @@ inside them, and only the same loop gives the same numbers. Operands have the ax
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,14 +16,15 @@ from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops import xla_kernels
-from fxgrad.engine.ops.arithmetic import div, mul
-from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.arithmetic import add, div, mul, sub
+from fxgrad.engine.ops.comparison import lt
 from fxgrad.engine.ops.exponential import exp
 from fxgrad.engine.ops.families import check_kind, check_same_dtype
 from fxgrad.engine.ops.gamma import random_gamma_grad
 from fxgrad.engine.ops.joining import align_batch_axes
 from fxgrad.engine.ops.random import check_keys
 from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.special import digamma
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.errors import DTypeError, ShapeError
 
@@ -70,10 +72,11 @@ def _gamma_jvp(primals: list[Any], tangents: list[Any], *, log_space: bool) -> t
         return draws, [Zero(aval_of(draws[0]))]
     if not log_space:
         return draws, [mul(tangents[1], random_gamma_grad(a, draws[0]))]
-    value = exp(draws[0])
-    # If a draw is too small for its dtype only its logarithm is known.
-    value = where(eq(value, 0.0), float(dtypes.finfo(aval_of(a).dtype).tiny), value)
-    return draws, [mul(tangents[1], div(random_gamma_grad(a, value), value))]
+    # A draw far below 1 is known by its logarithm alone: its quantile is x^a / Gamma(a + 1) but for a factor 1 - O(x).
+    small = lt(draws[0], math.log(float(dtypes.finfo(aval_of(a).dtype).eps)))
+    value = where(small, 1.0, exp(draws[0]))
+    slope = where(small, div(sub(digamma(add(a, 1.0)), draws[0]), a), div(random_gamma_grad(a, value), value))
+    return draws, [mul(tangents[1], slope)]
 
 
 random_gamma_p = _sampler("random_gamma", xla_kernels.gamma, lambda dtype, *, log_space: dtype, _gamma_jvp)

@@ -15,13 +15,15 @@ import numpy as np
 from fxgrad.engine.caches import cached
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.engine.ops.comparison import lt
-from fxgrad.engine.ops.exponential import exp, log, log1p
+from fxgrad.engine.ops.comparison import eq, gt, lt
+from fxgrad.engine.ops.exponential import exp, log, log1p, sqrt
 from fxgrad.engine.ops.families import by_float32
 from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import sign
 from fxgrad.engine.ops.pointwise import binary, operation, unary
 from fxgrad.engine.ops.select import where
+from fxgrad.engine.ops.tails import if_any, kernel
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
 
@@ -248,6 +250,24 @@ def _special(name: str, numpy: Callable[..., Any], tangent: Callable[..., Any]) 
     return unary(name, numpy=numpy, xla=by_float32(name), accepts="floating", tangent=tangent, flops=20)
 
 
+_AT_2 = [1 - np.euler_gamma, *((-1) ** k * float(_zeta(np.float64(k), np.float64(2))) / k for k in range(2, 28))]
+"""The coefficients of lgamma(2 + d) from that of d on (DLMF 5.7.3): of its powers, (-1)^k (zeta(k) - 1) / k."""
+
+
+def _lgamma_xla(lax: Any, x: Any) -> Any:
+    """Call XLA's, and from 1/2 to 5/2, where it loses the digits of numbers near 0, sum the series at 2."""
+    half, one, two = (lax.full_like(x, number) for number in (0.5, 1.0, 2.0))
+    near = lax.bitwise_and(lax.ge(x, half), lax.le(x, lax.full_like(x, 2.5)))
+    is_low = lax.lt(x, lax.full_like(x, 1.5))
+    apart = lax.sub(lax.select(near, x, two), lax.select(is_low, one, two))
+    apart = lax.select(near, apart, lax.full_like(x, 0.0))
+    total = lax.full_like(x, 0.0)
+    for coefficient in reversed(_AT_2):
+        total = lax.mul(apart, lax.add(total, lax.full_like(x, coefficient)))
+    series = lax.select(is_low, lax.sub(total, lax.log1p(apart)), total)
+    return lax.select(near, series, lax.lgamma(lax.select(near, one, x)))
+
+
 def _gaussian(x: Any, factor: float) -> Any:
     return mul(exp(neg(mul(x, x))), factor)
 
@@ -256,7 +276,8 @@ erf_p = _special("erf", _erf_numpy, lambda t, out, x: mul(t, _gaussian(x, 2 / ma
 erfc_p = _special("erfc", _erfc_numpy, lambda t, out, x: mul(t, _gaussian(x, -2 / math.sqrt(math.pi))))
 erf_inv_p = _special("erf_inv", _erf_inv_numpy,
                      lambda t, out, x: mul(t, mul(exp(mul(out, out)), math.sqrt(math.pi) / 2)))
-lgamma_p = _special("lgamma", _lgamma_numpy, lambda t, out, x: mul(t, digamma(x)))
+lgamma_p = unary("lgamma", numpy=_lgamma_numpy, xla=kernel(_lgamma_xla), accepts="floating", flops=20,
+                 tangent=lambda t, out, x: mul(t, digamma(x)))
 digamma_p = _special("digamma", _digamma_numpy, lambda t, out, x: mul(t, polygamma(1.0, x)))
 erf, erfc, erf_inv, lgamma, digamma = map(operation, (erf_p, erfc_p, erf_inv_p, lgamma_p, digamma_p))
 
@@ -271,13 +292,36 @@ def _no_derivative_in_order(*_: Any) -> Any:
                                         "pass n as a constant"))
 
 
-polygamma_p = binary("polygamma", numpy=_polygamma_numpy, accepts="floating", flops=100,
+def _polygamma_xla(lax: Any, order: Any, x: Any) -> Any:
+    """Call XLA's, below 0 at x + k > 0, with the terms of its series before: XLA's series begins at x in any case."""
+    zero, one = lax.full_like(x, 0.0), lax.full_like(x, 1.0)
+    is_low = lax.bitwise_and(lax.lt(x, zero), lax.gt(order, zero))
+    usual = lax.polygamma(order, lax.select(is_low, one, x))
+
+    def shift() -> Any:
+        power = lax.add(order, one)
+        start = lax.select(lax.bitwise_and(is_low, lax.ge(x, lax.full_like(x, -float(_FARTHEST)))), x, one)
+
+        def add_term(state: Any) -> Any:
+            at, total = state
+            below = lax.lt(at, one)
+            term = lax.select(below, lax.pow(at, lax.neg(power)), zero)
+            return lax.select(below, lax.add(at, one), at), lax.add(total, term)
+
+        at, total = lax.while_loop(lambda state: lax.reduce_or(lax.lt(state[0], one), (*range(x.ndim),)), add_term,
+                                   (start, zero))
+        odd = lax.ne(lax.rem(order, lax.full_like(x, 2.0)), zero)
+        terms = lax.mul(lax.exp(lax.lgamma(power)), lax.select(odd, total, lax.neg(total)))
+        pole = lax.select(odd, lax.full_like(x, math.inf), lax.full_like(x, math.nan))
+        value = lax.select(lax.eq(x, lax.floor(x)), pole, lax.add(lax.polygamma(order, at), terms))
+        return lax.select(lax.eq(start, x), value, lax.full_like(x, math.nan))
+
+    return lax.select(is_low, if_any(lax, is_low, shift, zero), usual)
+
+
+polygamma_p = binary("polygamma", numpy=_polygamma_numpy, xla=kernel(_polygamma_xla), accepts="floating", flops=100,
                      tangents=[_no_derivative_in_order, lambda t, out, n, x: mul(t, polygamma(add(n, 1.0), x))])
 polygamma = operation(polygamma_p)
-
-bessel_i0e_p = _special("bessel_i0e", _i0e_numpy,
-                        lambda t, out, x: mul(t, sub(bessel_i1e(x), mul(sign(x), out))))
-
 
 def in_powers(x: Any, coefficients: Sequence[float]) -> Any:
     """Return a polynomial, given its coefficients, that of order 0 first."""
@@ -287,18 +331,42 @@ def in_powers(x: Any, coefficients: Sequence[float]) -> Any:
     return add(total, coefficients[0])
 
 
+def _coefficients_of_bessel(order: int) -> list[float]:
+    """Return those of the asymptotic series of exp(-x) I_n(x) root(2 pi x) in 1/x (DLMF 10.40.1)."""
+    terms = [1.0]
+    for k in range(1, 20):
+        terms.append(terms[-1] * ((2 * k - 1) ** 2 - 4 * order * order) / (8 * k))
+    return terms
+
+
+_DIFFERENCE = [one - other for one, other in zip(*map(_coefficients_of_bessel, (0, 1)), strict=True)]
+
+
+def _i0e_less_i1e(i0e: Any, i1e: Any, x: Any) -> Any:
+    """Return i0e(x) - |i1e(x)|, for large x, where both are nearly equal, term by term of their asymptotic series."""
+    size, (bound, count) = absolute(x), (30.0, 20) if aval_of(x).dtype.itemsize == 8 else (20.0, 9)
+    far = gt(size, bound)
+    large = where(far, size, bound)
+    series = div(in_powers(div(1.0, large), _DIFFERENCE[:count]), sqrt(mul(large, 2 * math.pi)))
+    return where(far, series, sub(i0e, absolute(i1e)))
+
+
+bessel_i0e_p = _special("bessel_i0e", _i0e_numpy, lambda t, out, x: neg(mul(
+    t, mul(sign(x), _i0e_less_i1e(out, bessel_i1e(x), x)))))
+
+
 _I1_OVER_X = [0.5 ** (2 * k + 1) / (math.factorial(k) * math.factorial(k + 1)) for k in range(12)]
 
 
 def _i1e_tangent(t: Any, out: Any, x: Any) -> Any:
-    """i0e(x) - (sign(x) + 1/x) i1e(x) (DLMF 10.29.2), with the last term by its series near 0 (DLMF 10.25.2).
+    """i0e(x) - |i1e(x)| - i1e(x) / x (DLMF 10.29.2), with the last term by its series near 0 (DLMF 10.25.2).
 
     Quotients by a small x lose the digits of higher derivatives, and one by 0 has none.
     """
     near = lt(absolute(x), 1.0)
     ratio = where(near, mul(in_powers(mul(x, x), _I1_OVER_X), exp(neg(absolute(x)))),
                   div(out, where(near, 1.0, x)))
-    return mul(t, sub(bessel_i0e(x), add(mul(out, sign(x)), ratio)))
+    return mul(t, sub(_i0e_less_i1e(bessel_i0e(x), out, x), ratio))
 
 
 bessel_i1e_p = _special("bessel_i1e", _i1e_numpy, _i1e_tangent)
@@ -323,10 +391,15 @@ def _product_with_log(name: str, logarithm: str, tangents: list[Callable[..., An
     return binary(name, numpy=numpy, xla=xla, accepts="inexact", flops=3, tangents=tangents)
 
 
+def _quotient(x: Any, y: Any) -> Any:
+    """Return x / y, and 0 where x is 0: there the product is 0 for every y."""
+    return div(x, where(eq(x, 0.0), 1.0, y))
+
+
 xlogy_p = _product_with_log("xlogy", "log", [lambda t, out, x, y: mul(t, log(y)),
-                                             lambda t, out, x, y: mul(t, div(x, y))])
+                                             lambda t, out, x, y: mul(t, _quotient(x, y))])
 xlog1py_p = _product_with_log("xlog1py", "log1p", [lambda t, out, x, y: mul(t, log1p(y)),
-                                                   lambda t, out, x, y: mul(t, div(x, add(y, 1.0)))])
+                                                   lambda t, out, x, y: mul(t, _quotient(x, add(y, 1.0)))])
 xlogy, xlog1py = operation(xlogy_p), operation(xlog1py_p)
 
 

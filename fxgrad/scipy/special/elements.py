@@ -12,8 +12,9 @@ from fxgrad.engine.frontend.ufuncs import Elementwise, composite_function
 from fxgrad.engine.ops import gamma as gamma_room
 from fxgrad.engine.ops import hypergeometric, integrals, special
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
-from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt
+from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt, not_
 from fxgrad.engine.ops.exponential import exp, expm1, log, log1p, logistic, square
+from fxgrad.engine.ops.exponential import pow as power
 from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import floor
 from fxgrad.engine.ops.pointwise import scalar_like
@@ -104,15 +105,26 @@ xlog1py = _special("xlog1py", special.xlog1py, "x log(1 + y), and 0 where x is 0
 entr = _special("entr", special.entr, "-x log(x): the part of x in an entropy; minus infinity below 0.")
 
 
-def _rel_entr(p: Any, q: Any) -> Any:
+def _entropy(p: Any, q: Any, formula: Callable[..., Any], at_zero: Any) -> Any:
+    """Return a formula of positive p and q, `at_zero` where p is 0, infinity where they are no probabilities."""
     inside = and_(gt(p, 0.0), gt(q, 0.0))
-    safe_p, safe_q = where(inside, p, 1.0), where(inside, q, 1.0)
-    outside = where(and_(eq(p, 0.0), ge(q, 0.0)), 0.0, where(inside, p, math.inf))
-    return where(inside, mul(safe_p, sub(log(safe_p), log(safe_q))), outside)
+    outside = where(and_(eq(p, p), eq(q, q)), math.inf, add(p, q))
+    outside = where(and_(eq(p, 0.0), ge(q, 0.0)), at_zero, outside)
+    return where(inside, formula(where(inside, p, 1.0), where(inside, q, 1.0)), outside)
 
 
-rel_entr = _special("rel_entr", _rel_entr, "p log(p / q): the part of p and q in a relative entropy.", 2)
-kl_div = _special("kl_div", lambda p, q: add(sub(_rel_entr(p, q), p), q), "p log(p / q) - p + q, convex in both.", 2)
+def _rel_entr_inside(p: Any, q: Any) -> Any:
+    """Compute p log(p / q), which is of the size of p - q where the two are close."""
+    apart = sub(q, p)
+    near = lt(absolute(apart), mul(p, 0.5))
+    close = neg(log1p(div(where(near, apart, 0.0), p)))
+    return mul(p, where(near, close, sub(log(p), log(q))))
+
+
+rel_entr = _special("rel_entr", lambda p, q: _entropy(p, q, _rel_entr_inside, 0.0),
+                    "p log(p / q): the part of p and q in a relative entropy.", 2)
+kl_div = _special("kl_div", lambda p, q: _entropy(p, q, gamma_room.deviance, q),
+                  "p log(p / q) - p + q, convex in both, and accurate where p and q are close.", 2)
 
 
 _EXPM1_OVER_X = [1 / math.factorial(k + 1) for k in range(18)]
@@ -124,8 +136,8 @@ def _box(name: str, logarithm: Callable[..., Any], doc: str) -> Elementwise:
         exponent = mul(lmbda, log_x)
         near = lt(absolute(exponent), 0.5)  # there by the series, for derivatives in lmbda, at 0 too
         series = mul(where(near, log_x, 0.0), in_powers(where(near, exponent, 0.0), _EXPM1_OVER_X))
-        power = where(zero, 1.0, lmbda)
-        return where(near, series, where(zero, log_x, div(expm1(mul(power, log_x)), power)))
+        exponent_or_1 = where(zero, 1.0, lmbda)
+        return where(near, series, where(zero, log_x, div(expm1(mul(exponent_or_1, log_x)), exponent_or_1)))
     return _special(name, function, doc, 2)
 
 
@@ -147,7 +159,23 @@ def _gammasgn(x: Any) -> Any:
 
 
 def _gamma(x: Any) -> Any:
-    return mul(_gammasgn(x), exp(special.lgamma(x)))
+    """Compute by gammaln, whose exponential has its derivatives, corrected to Stirling's formula for larger x.
+
+    The exponential of a large logarithm loses as many digits as that has before the point.
+    """
+    dtype, weak = aval_of(x).dtype, aval_of(x).weak
+    if dtype.itemsize < 4:
+        return convert(_gamma(convert(x, dtypes.float32, weak)), dtype, weak)
+    value = exp(special.lgamma(x))
+    far = gt(x, 8.0 if dtype.itemsize == 8 else 3.0)
+    large = where(far, x, 9.0)
+    root = power(large, mul(sub(large, 0.5), 0.5))  # half of the power, which alone would overflow
+    error = add(expm1(gamma_room.stirling_error(large)), 1.0)  # XLA would make one exponential of two
+    rest = mul(mul(exp(neg(large)), error), math.sqrt(2 * math.pi))
+    exact = mul(mul(root, rest), root)
+    known = and_(and_(far, lt(exact, math.inf)), lt(value, math.inf))
+    correction = where(known, div(exact, where(known, value, 1.0)), 1.0)
+    return mul(stop_gradient(mul(_gammasgn(x), correction)), value)
 
 
 def _beta(a: Any, b: Any) -> Any:
@@ -169,7 +197,18 @@ betaln = _special("betaln", gamma_room.betaln, "Return the logarithm of the abso
 beta = _special("beta", _beta, "Return the beta function: gamma(a) gamma(b) / gamma(a + b).", 2)
 betainc = _special("betainc", hypergeometric.betainc,
                    "Return the regularized incomplete beta function I_x(a, b), with derivatives in all of them.", 3)
-poch = _special("poch", lambda z, m: where(eq(m, 0.0), 1.0, div(_gamma(add(z, m)), _gamma(z))),
+def _poch(z: Any, m: Any) -> Any:
+    """Compute the quotient, or of large numbers, which may overflow, the difference of their logarithms (DLMF 5.11)."""
+    far = and_(gt(z, 8.0), gt(add(z, m), 8.0))
+    large, step = where(far, z, 8.0), where(far, m, 1.0)
+    total = add(large, step)
+    exponent = add(mul(sub(large, 0.5), log1p(div(step, large))), mul(step, sub(log(total), 1.0)))
+    errors = sub(gamma_room.stirling_error(total), gamma_room.stirling_error(large))
+    near = div(_gamma(where(far, 1.0, add(z, m))), _gamma(where(far, 1.0, z)))
+    return where(eq(m, 0.0), 1.0, where(far, exp(add(exponent, errors)), near))
+
+
+poch = _special("poch", _poch,
                 "Pochhammer's symbol: gamma(z + m) / gamma(z).", 2)
 _zeta = composite_function(gamma_room.zeta)
 
@@ -197,15 +236,24 @@ def factorial(n: Any, exact: bool = False) -> Any:
 @composite_function
 def _factorial(n: Any) -> Any:
     refuse_complex("factorial", n)
-    return where(lt(n, 0.0), 0.0, exp(special.lgamma(add(n, 1.0))))
+    return where(lt(n, 0.0), 0.0, _gamma(add(where(lt(n, 0.0), 0.0, n), 1.0)))
 
 
 def _choose(n: Any, k: Any) -> Any:
+    """Compute by gammaln, and for large n by Stirling's formula, since differences of its logarithms lose digits."""
     refuse_complex("comb", n)
     inside = and_(le(k, n), and_(ge(n, 0.0), ge(k, 0.0)))
-    n, k = where(inside, n, 0.0), where(inside, k, 0.0)
-    logarithm = sub(sub(special.lgamma(add(n, 1.0)), special.lgamma(add(k, 1.0))), special.lgamma(add(sub(n, k), 1.0)))
-    return where(inside, exp(logarithm), 0.0)
+    far = and_(and_(gt(n, 8.0), inside), and_(gt(k, 0.0), lt(k, n)))
+    few, some = where(and_(inside, not_(far)), n, 0.0), where(and_(inside, not_(far)), k, 0.0)
+    near = sub(sub(special.lgamma(add(few, 1.0)), special.lgamma(add(some, 1.0))),
+               special.lgamma(add(sub(few, some), 1.0)))
+    many, chosen = where(far, n, 9.0), where(far, k, 1.0)
+    rest, inverse = sub(many, chosen), log(div(many, chosen))
+    entropy = sub(mul(chosen, inverse), mul(rest, log1p(neg(div(chosen, many)))))
+    errors = sub(gamma_room.stirling_error(many),
+                 add(gamma_room.stirling_error(chosen), gamma_room.stirling_error(rest)))
+    scale = mul(sub(inverse, log(mul(rest, 2 * math.pi))), 0.5)
+    return where(inside, exp(where(far, add(add(entropy, scale), errors), near)), 0.0)
 
 
 def _multichoose(n: Any, k: Any) -> Any:

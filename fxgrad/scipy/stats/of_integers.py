@@ -9,13 +9,10 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import inexact_operands
-from fxgrad.scipy.special import betaln, gammaincc, gammaln, xlog1py, xlogy
+from fxgrad.engine.ops.arithmetic import stop_gradient
+from fxgrad.engine.ops.gamma import log_binomial, log_poisson
+from fxgrad.scipy.special import gammaincc, xlog1py, xlogy
 from fxgrad.scipy.stats.distributions import add_function, discrete
-
-
-def _ways(n: Any, k: Any) -> Any:
-    """Return the logarithm of the binomial coefficient: the number of ways to choose k of n."""
-    return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
 
 
 def _from_0_to_n(k: Any, n: Any, *_: Any) -> Any:
@@ -29,16 +26,24 @@ bernoulli = discrete(
     ppf=lambda q, p: fnp.where((q < 0) | (q > 1) | (p < 0) | (p > 1) | fnp.isnan(q), math.nan,
                                fnp.where(q == 0, -fnp.ones_like(q), fnp.where(q > 1.0 - p, 1.0, 0.0))))
 binom = discrete(
-    "binom", "n p", lambda k, n, p: _ways(n, k) + xlogy(k, p) + xlog1py(n - k, -p), _from_0_to_n)
-betabinom = discrete(
-    "betabinom", "n a b", lambda k, n, a, b: betaln(k + a, n - k + b) - betaln(a, b) + _ways(n, k), _from_0_to_n)
+    "binom", "n p", lambda k, n, p: log_binomial(k, n, p, 1.0 - p), _from_0_to_n)
+
+
+def _betabinom(k: Any, n: Any, a: Any, b: Any) -> Any:
+    """Return the quotient of binomial probabilities of one probability, which cancels: the one that loses least."""
+    left, total = n - k, n + a + b
+    p, q = stop_gradient((k + a) / total), stop_gradient((left + b) / total)
+    parts = log_binomial(k, n, p, q) + log_binomial(a, a + b, p, q) - log_binomial(k + a, total, p, q)
+    return parts + fnp.log(a / (k + a)) + fnp.log(b / (left + b)) + fnp.log(total / (a + b))
+
+
+betabinom = discrete("betabinom", "n a b", _betabinom, _from_0_to_n)
 nbinom = discrete(
-    "nbinom", "n p", lambda k, n, p: gammaln(k + n) - gammaln(k + 1.0) - gammaln(n) + xlogy(n, p) + xlog1py(k, -p),
-    lambda k, n, p: k >= 0)
+    "nbinom", "n p", lambda k, n, p: fnp.log(n / (n + k)) + log_binomial(n, n + k, p, 1.0 - p), lambda k, n, p: k >= 0)
 geom = discrete(
     "geom", "p", lambda k, p: xlog1py(k - 1.0, -p) + fnp.log(p), lambda k, p: k >= 1, 1.0)
 poisson = discrete(
-    "poisson", "mu", lambda k, mu: xlogy(k, mu) - gammaln(k + 1.0) - mu, lambda k, mu: (k >= 0) & (fnp.floor(k) == k),
+    "poisson", "mu", log_poisson, lambda k, mu: (k >= 0) & (fnp.floor(k) == k),
     cdf=lambda k, mu: fnp.where(k < 0, 0.0, gammaincc(fnp.floor(fnp.maximum(k, 0.0)) + 1.0, mu)))
 
 
@@ -59,7 +64,7 @@ def _entropy(mu: Any, loc: Any = 0) -> Any:
     mu, loc = inexact_operands(mu, loc)
     small = fnp.where(mu <= _FEW, mu, 1.0)
     k = np.arange(_TERMS).astype(mu.dtype)
-    log_mass = xlogy(k, small[..., None]) - gammaln(k + 1.0) - small[..., None]
+    log_mass = log_poisson(k, small[..., None])
     summed = -fnp.sum(fnp.where(small[..., None] > 0, fnp.exp(log_mass) * log_mass, 0.0), -1)
     large = fnp.where(mu > _FEW, mu, _FEW)
     expanded = 0.5 * fnp.log(2 * math.pi * math.e * large) - (1 / 12 + (1 / 24 + 19 / (360 * large)) / large) / large

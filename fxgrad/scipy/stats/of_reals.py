@@ -6,21 +6,9 @@ import math
 from typing import Any
 
 from fxgrad import numpy as fnp
-from fxgrad.scipy.special import (
-    betainc,
-    betaln,
-    expit,
-    gammainc,
-    gammaincc,
-    gammaln,
-    i0e,
-    log_ndtr,
-    logit,
-    ndtr,
-    ndtri,
-    xlog1py,
-    xlogy,
-)
+from fxgrad.engine.ops import gamma as densities
+from fxgrad.nn.activations import log1mexp
+from fxgrad.scipy.special import betainc, erf, expit, gammainc, gammaincc, gammaln, i0e, log_ndtr, logit, ndtr, ndtri
 from fxgrad.scipy.stats.distributions import continuous
 
 LOG_2PI = math.log(2 * math.pi)
@@ -62,33 +50,44 @@ norm = continuous("norm", "", _normal, cdf=ndtr, sf=lambda z: ndtr(-z), logcdf=l
 
 
 def _cauchy_ppf(q: Any) -> Any:
-    return fnp.where(q < 0.25, -1.0 / fnp.tan(math.pi * q), fnp.tan(math.pi * (q - 0.5)))  # q - 0.5 loses a small q
+    """Compute by the distance from the nearer end: q - 1/2 loses the digits of a small q, and of a small 1 - q."""
+    def beyond(tail: Any) -> Any:
+        return fnp.where(tail == 0, math.inf, 1.0 / fnp.tan(math.pi * fnp.where(tail == 0, 0.25, tail)))
+
+    upper = fnp.where(q > 0.75, beyond(1.0 - q), fnp.tan(math.pi * (q - 0.5)))
+    return fnp.where(q < 0.25, -beyond(q), upper)
 
 
 cauchy = continuous(
-    "cauchy", "", lambda z: -fnp.log1p(fnp.square(z)) - math.log(math.pi),
+    "cauchy", "", lambda z: -2.0 * fnp.log(fnp.hypot(z, 1.0)) - math.log(math.pi),
     cdf=lambda z: fnp.arctan2(1.0, -z) / math.pi, sf=lambda z: fnp.arctan2(1.0, z) / math.pi,
     ppf=_cauchy_ppf, isf=lambda q: -_cauchy_ppf(q))
+
+
+def _gamma(z: Any, a: Any) -> Any:
+    return densities.log_gamma_density(a, z)
+
+
 expon = continuous(
     "expon", "", fnp.negative, _positive, cdf=lambda z: -fnp.expm1(-fnp.maximum(z, 0.0)),
-    logcdf=lambda z: fnp.where(z <= 0, -math.inf, fnp.log(-fnp.expm1(-fnp.where(z <= 0, 1.0, z)))),
+    logcdf=lambda z: fnp.where(z <= 0, -math.inf, log1mexp(fnp.where(z <= 0, 1.0, z))),
     sf=lambda z: fnp.exp(-fnp.maximum(z, 0.0)), logsf=lambda z: -fnp.maximum(z, 0.0), ppf=lambda q: -fnp.log1p(-q))
 gamma = continuous(
-    "gamma", "a", lambda z, a: xlogy(a - 1.0, z) - z - gammaln(a), _positive, 1.0,
+    "gamma", "a", _gamma, _positive, 1.0,
     cdf=_probability(lambda z, a: gammainc(a, z), 1.0),
     sf=_probability(lambda z, a: gammaincc(a, z), 1.0, falling=True))
 chi2 = continuous(
-    "chi2", "df", lambda z, df: xlogy(0.5 * df - 1.0, z) - 0.5 * z - gammaln(0.5 * df) - 0.5 * math.log(2.0) * df,
-    _positive, 1.0, cdf=_probability(lambda z, df: gammainc(0.5 * df, 0.5 * z), 1.0),
+    "chi2", "df", lambda z, df: _gamma(0.5 * z, 0.5 * df) - math.log(2.0), _positive, 1.0,
+    cdf=_probability(lambda z, df: gammainc(0.5 * df, 0.5 * z), 1.0),
     sf=_probability(lambda z, df: gammaincc(0.5 * df, 0.5 * z), 1.0, falling=True))
 beta = continuous(
-    "beta", "a b", lambda z, a, b: xlogy(a - 1.0, z) + xlog1py(b - 1.0, -z) - betaln(a, b),
+    "beta", "a b", lambda z, a, b: densities.log_beta_density(a, b, z),
     lambda z, a, b: (z >= 0) & (z <= 1), 0.5, cdf=_probability(lambda z, a, b: betainc(a, b, z), 0.5, 1.0),
     sf=_probability(lambda z, a, b: betainc(b, a, 1.0 - z), 0.5, 1.0, falling=True))
 
 
 def _gennorm(z: Any, beta: Any) -> Any:
-    return fnp.log(0.5 * beta) - gammaln(1.0 / beta) - fnp.power(fnp.abs(z), beta)
+    return -gammaln(1.0 + 1.0 / beta) - math.log(2.0) - fnp.power(fnp.abs(z), beta)
 
 
 def _gennorm_cdf(z: Any, beta: Any) -> Any:
@@ -118,16 +117,31 @@ pareto = continuous(
     cdf=lambda z, b: -fnp.expm1(-b * fnp.log(fnp.maximum(z, 1.0))),
     sf=lambda z, b: fnp.power(fnp.maximum(z, 1.0), -b), logsf=lambda z, b: -b * fnp.log(fnp.maximum(z, 1.0)),
     ppf=lambda q, b: fnp.power(1.0 - q, -1.0 / b))
-t = continuous(
-    "t", "df", lambda z, df: gammaln(0.5 * (df + 1.0)) - gammaln(0.5 * df) - 0.5 * fnp.log(math.pi * df)
-    - 0.5 * (df + 1.0) * fnp.log1p(fnp.square(z) / df))
+
+
+def _t(z: Any, df: Any) -> Any:
+    half = 0.5 * df
+    # log(gamma(half + 1/2) / gamma(half)) - log(df / 2) / 2, which a difference of gammaln would lose.
+    ratio = (densities.stirling_error(half + 0.5) - densities.stirling_error(half)
+             - half * densities.logarithmic_excess(1.0 / df))
+    return ratio - 0.5 * LOG_2PI - (half + 0.5) * fnp.log1p(fnp.square(z) / df)
+
+
+t = continuous("t", "df", _t)
 uniform = continuous(
     "uniform", "", fnp.zeros_like, lambda z: (z >= 0) & (z <= 1), cdf=lambda z: fnp.clip(z, 0.0, 1.0),
     ppf=lambda q: q)
 vonmises = continuous(
-    "vonmises", "kappa", lambda z, kappa: kappa * (fnp.cos(z) - 1.0) - LOG_2PI - fnp.log(i0e(kappa)))
+    "vonmises", "kappa", lambda z, kappa: -2.0 * kappa * fnp.square(fnp.sin(0.5 * z)) - LOG_2PI - fnp.log(i0e(kappa)))
+
+
+def _wrapcauchy(z: Any, c: Any) -> Any:
+    denominator = fnp.square(1.0 - c) + 4.0 * c * fnp.square(fnp.sin(0.5 * z))  # 1 + c² - 2 c cos(z)
+    return fnp.log1p(-c) + fnp.log1p(c) - LOG_2PI - fnp.log(denominator)
+
+
 wrapcauchy = continuous(
-    "wrapcauchy", "c", lambda z, c: fnp.log(1.0 - c * c) - LOG_2PI - fnp.log(1.0 + c * c - 2.0 * c * fnp.cos(z)),
+    "wrapcauchy", "c", _wrapcauchy,
     lambda z, c: (z >= 0) & (z <= 2 * math.pi), 1.0)
 
 
@@ -137,9 +151,13 @@ def _log_mass(a: Any, b: Any) -> Any:
     low, high = fnp.where(right, -b, a), fnp.where(right, -a, b)
     upper, lower = log_ndtr(high), log_ndtr(low)
     straddling = (a <= 0) & (b >= 0)
-    across = fnp.log1p(-ndtr(fnp.where(straddling, a, -1.0)) - ndtr(-fnp.where(straddling, b, 1.0)))
-    apart = fnp.where(straddling | (upper == -math.inf), -1.0, lower - upper)
-    return fnp.where(straddling, across, fnp.where(straddling, 0.0, upper) + fnp.log1p(-fnp.exp(apart)))
+    first, last = fnp.where(straddling, a, -1.0), fnp.where(straddling, b, 1.0)
+    mass = 0.5 * (erf(last * math.sqrt(0.5)) - erf(first * math.sqrt(0.5)))
+    most = mass > 0.5
+    across = fnp.where(most, fnp.log1p(-ndtr(first) - ndtr(-last)), fnp.log(fnp.where(most | (mass == 0), 1.0, mass)))
+    across = fnp.where(mass == 0, -math.inf, across)
+    apart = fnp.where(straddling | (upper == -math.inf), 1.0, upper - lower)
+    return fnp.where(straddling, across, fnp.where(straddling, 0.0, upper) + log1mexp(apart))
 
 
 def _share(low: Any, high: Any, a: Any, b: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import inexact_operands
+from fxgrad.engine.ops.gamma import deviance, log_poisson, stirling_error
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
@@ -30,18 +31,30 @@ def _dirichlet(x: Any, alpha: Any) -> Any:
             "x as long, or shorter by one"))
     if given[0] == count[0] - 1:
         x = fnp.concatenate([x, 1.0 - fnp.sum(x, axis=0, keepdims=True)])
-    alpha = fnp.reshape(alpha, (*count, *(1,) * (len(given) - 1)))
-    normalizer = gammaln(fnp.sum(alpha)) - fnp.sum(gammaln(alpha))
-    density = normalizer + fnp.sum(xlogy(alpha - 1.0, x), axis=0)
+    density = log_dirichlet(x, fnp.reshape(alpha, (*count, *(1,) * (len(given) - 1))), 0)
     total = fnp.sum(x, axis=0)
     on_simplex = fnp.all(x > 0, axis=0) & (fnp.abs(total - 1.0) < 1e-6)
     return fnp.where(on_simplex | fnp.isnan(total), density, -math.inf)
 
 
+def log_dirichlet(x: Any, alpha: Any, axis: int) -> Any:
+    """Return the logarithm of the Dirichlet density along an axis, as a multinomial probability of real counts."""
+    whole = fnp.sum(alpha, axis=axis, keepdims=True)
+    at_zero = x <= 0
+    share, mean = fnp.where(at_zero, 1.0, x), fnp.where(at_zero, alpha, whole * x)
+    parts = 0.5 * (fnp.log(alpha) - LOG_2PI) - deviance(alpha, mean) - stirling_error(alpha) - fnp.log(share)
+    at_end = xlogy(alpha - 1.0, fnp.where(at_zero, x, 1.0)) + alpha * fnp.log(whole) - gammaln(alpha)
+    total = stirling_error(whole) - 0.5 * (fnp.log(whole) - LOG_2PI)
+    excess = fnp.squeeze(total, axis) + fnp.squeeze(whole, axis) * (fnp.sum(x, axis=axis) - 1.0)
+    return fnp.sum(fnp.where(at_zero, at_end, parts), axis=axis) + excess
+
+
 def _multinomial(x: Any, n: Any, p: Any) -> Any:
     """Return the log-probability of the counts `x`, along the last axis, in `n` draws with probabilities `p`."""
     x, n, p = inexact_operands(x, n, p)
-    mass = gammaln(n + 1.0) + fnp.sum(xlogy(x, p) - gammaln(x + 1.0), axis=-1)
+    # A number of Poisson counts, given their sum; p may add up to 1 but for rounding.
+    each = log_poisson(x, fnp.expand_dims(n, -1) * p)
+    mass = fnp.sum(each, axis=-1) - log_poisson(n, n) + n * (fnp.sum(p, axis=-1) - 1.0)
     total = fnp.sum(x, axis=-1)
     return fnp.where(fnp.equal(total, n) | fnp.isnan(total), mass, -math.inf)
 
