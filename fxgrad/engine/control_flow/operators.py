@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -491,7 +491,8 @@ def _call_numpy(function: Any, /, *args: Any, **kwargs: Any) -> Any:
         return call_on_slices(function, *args, **kwargs)
     if not any(type(each) is Tracer for each in args):
         for each in args:
-            numbers = [leaf for leaf in tree.leaves(each) if type(leaf) is Tracer] if type(each) is list else []
+            numbers: list[Any] = [leaf for leaf in tree.leaves(each) if type(leaf) is Tracer] if (
+                type(each) is list) else []
             if numbers and not isinstance(function, np.ufunc):
                 return numbers[0].__array_function__(function, (Tracer,), args, kwargs)
             if numbers:
@@ -762,7 +763,7 @@ def _sum(items: Any, *start: Any, **kwargs: Any) -> Any:
 def _any(items: Any) -> Any:
     found: Any = False
     for each in items:
-        found = boolean("or", found, lambda each=each: _truth(each))
+        found = boolean("or", found, functools.partial(_truth, each))
         if found is True:
             break
     return found
@@ -814,7 +815,8 @@ def reduced(function: Any, listed: bool, width: int, items: Any, element: Callab
         of_turn = eval_shape(one, np.int64(0))
         if of_turn.shape:
             total = fnp.zeros(of_turn.shape, of_turn.dtype) + total
-    loop("for", None if function is sum else lambda: not_(total), turn, Names(["total"], [], ["total"]),
+    unfinished = None if function is sum else cast(FunctionType, lambda: not_(total))
+    loop("for", unfinished, cast(FunctionType, turn), Names(["total"], [], ["total"]),
          Counter(items.length, items.item), guaranteed=False)
     return total
 

@@ -564,12 +564,12 @@ class _Rewriter(ast.NodeTransformer):
 
     def _reduction(self, node: ast.Call) -> ast.expr | None:
         """Return the operator for `sum`, `any` or `all` of a comprehension, whose length and filter may be traced."""
-        if not (isinstance(node.func, ast.Name) and node.func.id in _REDUCTIONS and node.args and isinstance(
-                node.args[0], ast.GeneratorExp | ast.ListComp)) or any(
-                    each.arg is None for each in node.keywords) or any(
-                        isinstance(each, ast.Starred) for each in node.args):
+        if not (isinstance(node.func, ast.Name) and node.func.id in _REDUCTIONS and node.args) or any(
+                each.arg is None for each in node.keywords) or any(isinstance(each, ast.Starred) for each in node.args):
             return None
         comprehension, *others = node.args
+        if not isinstance(comprehension, ast.GeneratorExp | ast.ListComp):
+            return None
         first, *more = comprehension.generators
         targets = first.target.elts if isinstance(first.target, ast.Tuple) else [first.target]
         if more or first.is_async or has_walrus(comprehension) or not all(
