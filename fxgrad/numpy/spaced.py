@@ -89,9 +89,10 @@ def _are_weak(*bounds: Any) -> bool:
         not is_concrete(bound) or type(bound) is WeakArray for bound in bounds)
 
 
-def _are_known(num: Any, *bounds: Any) -> bool:
+def _are_known(num: Any, axis: Any, *bounds: Any) -> bool:
     """Return whether the bounds are Python's real numbers, for which NumPy computes in float64, to be rounded once."""
-    return type(num) is int and num >= 0 and all(type(bound) in (int, float) for bound in bounds)
+    return type(num) is int and num >= 0 and type(axis) is int and axis in (0, -1) and all(
+        type(bound) in (int, float) for bound in bounds)
 
 
 def _rounded(function: Any, args: tuple[Any, ...], inner: Any, dtype: Any) -> Any:
@@ -109,7 +110,7 @@ def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: 
     numbers = (start, stop, base)
     start, stop, base = _bounds(dtype, *numbers)
     aval = aval_of(start)
-    if _are_known(num, *numbers):
+    if _are_known(num, axis, *numbers):
         return _rounded(np.logspace, (*numbers[:2], num, endpoint, numbers[2]), aval.dtype, dtype)
     exponents = linspace(start, stop, num, endpoint, dtype=aval.dtype, axis=axis)
     return array_of_traced_numbers(as_dtype(power(base, convert(exponents, aval.dtype, _are_weak(start, stop))), dtype))
@@ -123,7 +124,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     """
     numbers = (start, stop)
     start, stop = _bounds(dtype, start, stop)
-    if _are_known(num, *numbers) and numbers[0] * numbers[1] > 0:  # the ratio may be too large for the dtype
+    if _are_known(num, axis, *numbers) and numbers[0] * numbers[1] > 0:  # the ratio may be too large for the dtype
         return _rounded(np.geomspace, (*numbers, num, endpoint), aval_of(start).dtype, dtype)
     ratio = divide(stop, start)
     shape = shape_of(ratio)

@@ -137,7 +137,7 @@ def _furthest(dtype: Any) -> float:
 
     LAPACK scales them too, but the versions that XLA and SciPy call may not scale their eigenvalues back.
     """
-    return float(dtypes.finfo(dtype).eps) ** -1.5
+    return float(np.finfo(dtype).eps) ** -1.5
 
 
 def _unpacked(vectors: Any, imaginary: Any) -> Any:

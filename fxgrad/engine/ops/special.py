@@ -342,17 +342,20 @@ def _coefficients_of_bessel(order: int) -> list[float]:
 _DIFFERENCE = [one - other for one, other in zip(*map(_coefficients_of_bessel, (0, 1)), strict=True)]
 
 
-def _i0e_less_i1e(i0e: Any, i1e: Any, x: Any) -> Any:
-    """Return i0e(x) - |i1e(x)|, for large x, where both are nearly equal, term by term of their asymptotic series."""
+def _difference_or(near: Any, factor: Any, x: Any) -> Any:
+    """Return `near`, and `factor` times i0e(x) - |i1e(x)| for large x, where both are nearly equal.
+
+    That is computed term by term of their asymptotic series.
+    """
     size, (bound, count) = absolute(x), (30.0, 20) if aval_of(x).dtype.itemsize == 8 else (20.0, 9)
     far = gt(size, bound)
     large = where(far, size, bound)
     series = div(in_powers(div(1.0, large), _DIFFERENCE[:count]), sqrt(mul(large, 2 * math.pi)))
-    return where(far, series, sub(i0e, absolute(i1e)))
+    return where(far, mul(factor, series), near)
 
 
-bessel_i0e_p = _special("bessel_i0e", _i0e_numpy, lambda t, out, x: neg(mul(
-    t, mul(sign(x), _i0e_less_i1e(out, bessel_i1e(x), x)))))
+bessel_i0e_p = _special("bessel_i0e", _i0e_numpy, lambda t, out, x: mul(
+    t, _difference_or(sub(bessel_i1e(x), mul(sign(x), out)), neg(sign(x)), x)))
 
 
 _I1_OVER_X = [0.5 ** (2 * k + 1) / (math.factorial(k) * math.factorial(k + 1)) for k in range(12)]
@@ -366,7 +369,7 @@ def _i1e_tangent(t: Any, out: Any, x: Any) -> Any:
     near = lt(absolute(x), 1.0)
     ratio = where(near, mul(in_powers(mul(x, x), _I1_OVER_X), exp(neg(absolute(x)))),
                   div(out, where(near, 1.0, x)))
-    return mul(t, sub(_i0e_less_i1e(bessel_i0e(x), out, x), ratio))
+    return mul(t, sub(_difference_or(sub(bessel_i0e(x), mul(out, sign(x))), 1.0, x), ratio))
 
 
 bessel_i1e_p = _special("bessel_i1e", _i1e_numpy, _i1e_tangent)
