@@ -21,6 +21,7 @@ from fxgrad.engine.api.sparse_derivatives import given_pattern
 from fxgrad.engine.frontend.operands import as_array_operand, is_staging
 from fxgrad.engine.higher_order.series import solution_program
 from fxgrad.engine.ops.strong import strong_mul
+from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -424,6 +425,9 @@ def _with_adjoint(field: Field, controls: Sequence[Any], solve_steps: Callable[.
                 next(found) if moves else leaf for moves, leaf in zip(moving, leaves, strict=True)]))
 
         parameters = [as_array_operand(leaf) for moves, leaf in zip(moving, leaves, strict=True) if moves]
+        # On a mesh each device follows its own solution. Derivatives in what all devices share are added up at the end.
+        axes = {name for each in (states, cotangents, *parameters) for name in aval_of(each).vma}
+        parameters = [pvary(each, [*axes]) for each in parameters]
         d_state, d_times, d_found = _solve_backwards(dynamics, parameters, states, times, cotangents, controls,
                                                      solve_back)
         found = iter(d_found)

@@ -242,3 +242,24 @@ def test_steps_are_recorded_once(options: dict[str, Any]) -> None:
         return len(calls)
     solve = lambda y, t: fxgrad.odeint(field, y, t, **options)
     assert count(solve) == count(fxgrad.make_program(solve))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check_vma", [True, False])
+@pytest.mark.parametrize("closes", [True, False], ids=["closure", "argument"])
+def test_derivatives_in_parameters_that_all_devices_share_are_added_up_once(closes: bool, check_vma: bool) -> None:
+    """Each device solves its own equation; a step of the adjoint must not add up what all of them have done."""
+    mesh, spec = jax.make_mesh((2,), ("i",)), jax.sharding.PartitionSpec
+
+    def end(rate: Any, y0: Any) -> Any:
+        if closes:
+            return odeint(lambda y, t: -rate * y, y0, [0.0, 1.0], rtol=1e-9, atol=1e-9)[-1]
+        return odeint(lambda y, t, rate: -rate * y, y0, [0.0, 1.0], rate, rtol=1e-9, atol=1e-9)[-1]
+
+    mapped = fxgrad.shard_map(lambda rate, y0: fxgrad.lax.pmean(end(rate, y0[0]), "i"), mesh=mesh,
+                              in_specs=(spec(), spec("i")), out_specs=spec(), check_vma=check_vma)
+    starts, decay = np.array([1.0, 3.0]), np.exp(-0.7)
+    for slopes in (fxgrad.grad(mapped, (0, 1)), fxgrad.jit(fxgrad.grad(mapped, (0, 1)))):
+        of_rate, of_starts = slopes(0.7, starts)
+        np.testing.assert_allclose(of_rate, -2.0 * decay, rtol=1e-7)
+        np.testing.assert_allclose(of_starts, [0.5 * decay, 0.5 * decay], rtol=1e-7)

@@ -62,7 +62,9 @@ def _pvary_xla(lax: Any, x: Any, *, axis_name: Names) -> Any:
 
 
 def _pvary_transpose(cotangent: Any, aval: Aval, *, axis_name: Names) -> Any:
-    return psum_invariant(cotangent, axis_name)
+    # A program that was recorded for an invariant operand may be applied to one that varies.
+    missing = tuple(name for name in axis_name if name not in aval.vma)
+    return psum_invariant(cotangent, missing) if missing else cotangent
 
 
 def _pvary_batch(size: int, values: list[Any], axes: list[int | None], *, axis_name: Names,
