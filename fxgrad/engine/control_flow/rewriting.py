@@ -286,7 +286,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
         self._defaults(node)
-        return _Rewriter(node, self._own | self._around, self._changes).function(node)
+        inner = _Rewriter(node, self._own | self._around, self._changes)
+        inner._in_iterable = self._in_iterable  # Python binds no name there
+        return inner.function(node)
 
     def _defaults(self, node: FunctionNode) -> None:
         node.args.defaults = [self.visit(each) for each in node.args.defaults]
@@ -564,8 +566,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def _reduction(self, node: ast.Call) -> ast.expr | None:
         """Return the operator for `sum`, `any` or `all` of a comprehension, whose length and filter may be traced."""
-        if not (isinstance(node.func, ast.Name) and node.func.id in _REDUCTIONS and node.args) or any(
-                each.arg is None for each in node.keywords) or any(isinstance(each, ast.Starred) for each in node.args):
+        if not (isinstance(node.func, ast.Name) and node.func.id in _REDUCTIONS and node.args) or node.keywords or any(
+                isinstance(each, ast.Starred) for each in node.args):
             return None
         comprehension, *others = node.args
         if not isinstance(comprehension, ast.GeneratorExp | ast.ListComp):
@@ -576,20 +578,15 @@ class _Rewriter(ast.NodeTransformer):
                 isinstance(each, ast.Name) for each in targets):
             return None
         names = [each.id for each in targets if isinstance(each, ast.Name)]
-        element = _lambda(names, self._of_item(names, comprehension.elt))
+        element = _lambda(names, self.visit(comprehension.elt))
         keep = _constant(None, node)
         if first.ifs:
             test = first.ifs[0] if len(first.ifs) == 1 else _at(ast.BoolOp(ast.And(), first.ifs), first.ifs[0])
-            keep = _lambda(names, self._of_item(names, test))
+            keep = _lambda(names, self.visit(test))
         return self._call("reduced", [
             self.visit(node.func), _constant(isinstance(comprehension, ast.ListComp), node),
             _constant(len(names) if isinstance(first.target, ast.Tuple) else 0, node), self._sequence(first.iter),
-            element, keep, *map(self.visit, others), *(each.value for each in node.keywords)], node)
-
-    def _of_item(self, names: list[str], node: ast.expr) -> ast.expr:
-        """Return the rewritten expression in which `names` are parameters of a function."""
-        inner = ast.Lambda(_arguments(names), node)
-        return _Rewriter(inner, self._own | self._around, self._changes).function(inner).body  # type: ignore[return-value]
+            element, keep, *map(self.visit, others)], node)
 
     def _is_place(self, node: ast.expr) -> bool:
         """Return whether an argument is a name, or an attribute or an item of one: it may be lent."""

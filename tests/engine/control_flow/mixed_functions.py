@@ -610,3 +610,14 @@ def arrays_changed_in_place_until_a_break(x, n):
         total += residual[0]
     return r, residual, total
 
+
+def item_of(row, place):
+    return row[place] * 2.0
+
+
+def lambdas_in_iterables(x, n):
+    rows, i = np.outer(np.array([x, 1.0, 2.0]), np.array([1.0, n])), 1
+    mapped = [v + 1.0 for v in map(lambda k: item_of(rows[k + i], 0), range(2))]  # noqa: C417
+    summed = [v + 1.0 for v in [sum(item_of(rows[k + i], 1) for k in range(n - 1) if k < 2)]]
+    return mapped, summed, sum((rows[i, 0] for i in range(2)), start=0.5), sum([rows[k, 0] for k in range(3)], 1.0)
+
