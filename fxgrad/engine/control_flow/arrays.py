@@ -442,20 +442,17 @@ def augmented(variable: FunctionType, name: str, value: Any) -> None:
         if not _has_tracer(value) or current.get() is None:
             note_array_change(target, name)
             return
-        cell = cell_of(variable)
-        del target
-        if is_sole(cell):
-            _hold_copy(cell, cell.cell_contents)
-        return
-    if around is not None and type(target) is Tracer and type(getattr(target, "viewed", None)) is Shared:
-        raise refuse(f"an operator such as += changes the array of `{name}` in place inside {around.text}, and another "
-                     f"name may hold that array. Write {name} = {name} + ...")
-    mutable(target)
-    if type(target) is Tracer and count_marks(target):  # in the first turn of a loop, Python would count the mark too
-        cell = cell_of(variable)
-        del target
-        if is_sole(cell):
-            _hold_copy(cell, cell.cell_contents)
+    else:
+        if around is not None and type(target) is Tracer and type(getattr(target, "viewed", None)) is Shared:
+            raise refuse(f"an operator such as += changes the array of `{name}` in place inside {around.text}, and "
+                         f"another name may hold that array. Write {name} = {name} + ...")
+        mutable(target)
+        if type(target) is not Tracer or not count_marks(target):
+            return  # in the first turn of a loop, Python would count the mark too
+    cell = cell_of(variable)
+    del target
+    if is_sole(cell):
+        _hold_copy(cell, cell.cell_contents)
 
 
 class ArrayItems(Place):

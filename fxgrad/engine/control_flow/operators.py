@@ -489,15 +489,13 @@ def _call_numpy(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Return `function(*args)` of NumPy; it does not see by itself that a list holds traced numbers."""
     if has_traced_slice(args):
         return call_on_slices(function, *args, **kwargs)
-    if not any(type(each) is Tracer for each in args):
-        for each in args:
-            numbers: list[Any] = [leaf for leaf in tree.leaves(each) if type(leaf) is Tracer] if (
-                type(each) is list) else []
-            if numbers and not isinstance(function, np.ufunc):
-                return numbers[0].__array_function__(function, (Tracer,), args, kwargs)
-            if numbers:
-                return numbers[0].__array_ufunc__(function, "__call__", *args, **kwargs)
-    return function(*args, **kwargs)
+    lists = [each for each in args if type(each) is list]
+    number: Any = next((leaf for leaf in tree.leaves(lists) if type(leaf) is Tracer), None)
+    if number is None or any(type(each) is Tracer for each in args):
+        return function(*args, **kwargs)
+    if isinstance(function, np.ufunc):
+        return number.__array_ufunc__(function, "__call__", *args, **kwargs)
+    return number.__array_function__(function, (Tracer,), args, kwargs)
 
 
 def _instance(kind: type, begin: Callable[..., None], /, *args: Any, **kwargs: Any) -> Any:
@@ -786,15 +784,16 @@ def reduced(function: Any, listed: bool, width: int, items: Any, element: Callab
     def parts(each: Any) -> tuple[Any, ...]:
         return tuple(each) if width else (each,)
 
-    step = _STEPS.get(function)
     is_staged = isinstance(items, Sequences) and is_unknown(items.length)
-    if step is None or not (is_staged or keep is not None):
+    is_known = not is_staged and keep is None
+    if is_known or not any(function is each for each in (sum, any, all)):  # a name may be another function's
         values = (element(*parts(each)) for each in items if keep is None or known(
             keep(*parts(each)), "the filter of a comprehension"))
         return called(function)([*values] if listed else values, *start)
-    total = start[0] if start else 0 if function is sum else False
     if function is all:  # unless any is false
         return not_(reduced(any, listed, width, items, lambda *given: not_(element(*given)), keep))
+    step = _added if function is sum else _found
+    total = start[0] if start else 0 if function is sum else False
 
     def turn(each: Any) -> None:
         nonlocal total
@@ -827,10 +826,6 @@ def _added(total: Any, is_kept: Thunk, value: Thunk) -> Any:
 
 def _found(found: Any, is_kept: Thunk, value: Thunk) -> Any:
     return boolean("or", found, lambda: _truth(boolean("and", is_kept(), value)))
-
-
-_STEPS: dict[Any, Callable[[Any, Thunk, Thunk], Any]] = {sum: _added, any: _found, all: _found}
-"""How `reduced` adds an item to what was found before it."""
 
 
 def _int(*args: Any, **kwargs: Any) -> Any:

@@ -6,7 +6,6 @@ parameters of the equation and take flat lists; batching wraps them once more.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -25,7 +24,7 @@ from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments, emit_inline, run_with_numpy
-from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, select_marked
+from fxgrad.engine.higher_order.groups import merge_marked, nonzero_mask, nonzero_tangents, select_marked
 from fxgrad.engine.higher_order.masking import unbatched_where_equal
 from fxgrad.engine.higher_order.wiring import add_tangents, dual_outputs, needs_tangent_tape
 from fxgrad.engine.ops.structural import convert, instantiate_zeros, reduce_sum
@@ -336,13 +335,13 @@ class BatchedVjpRule(ByValue):
             given = rule.backward(structure, values[:count], fill_zeros(types, marks, values[count:]))
             return [instantiate_zeros(Zero(aval) if cotangent is None else cotangent
                             if type(cotangent) is Zero else sum_to_vma(cotangent, aval))
-                    for cotangent, aval in itertools.compress(zip(given, avals, strict=True), differentiable)]
+                    for cotangent, aval in select_marked([*zip(given, avals, strict=True)], differentiable)]
 
         arriving = [*residuals, *nonzero_tangents(cotangents)]
-        results = iter(_apply_batched(one, size, arriving, [0] * len(arriving), axis_name))
-        return [None if not differs else reduce_sum(put_axis(next(results), size, 0), (0,)) if axis is None
-                else put_axis(next(results), size, axis)
-                for axis, differs in zip(axes, differentiable, strict=True)]
+        results = _apply_batched(one, size, arriving, [0] * len(arriving), axis_name)
+        found = [reduce_sum(put_axis(result, size, 0), (0,)) if axis is None else put_axis(result, size, axis)
+                 for result, axis in zip(results, select_marked(axes, differentiable), strict=True)]
+        return merge_marked(differentiable, found, [None] * differentiable.count(False))
 
 
 # --- the tangent of a custom_vjp function -------------------------------------------------------------------
