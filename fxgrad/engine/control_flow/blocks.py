@@ -563,8 +563,8 @@ def raising() -> None:
     around = block.get()
     if around is not None:
         raise refuse(f"`raise` stands inside {around.text}: the block is traced whether it runs or not, so the "
-                     "exception cannot depend on the condition. Return a NaN or a flag, and raise outside of the "
-                     "compiled function")
+                     "exception cannot depend on the condition. An `if` of which one side is a `raise` alone becomes a "
+                     "check; or return a NaN or a flag, and raise outside of the compiled function")
 
 
 def known(value: Any, what: str) -> Any:

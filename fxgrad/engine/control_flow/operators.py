@@ -189,6 +189,20 @@ def assertion(test: Any, message: Thunk | None) -> Any:
     return True
 
 
+def not_raising(test: Any, raises: bool, message: Thunk) -> Any:
+    """Return the condition of an `if` of which the side for `raises` raises an exception.
+
+    It is `test` if Python knows that, and else the condition of the other side, with a check in the program.
+    """
+    if not is_unknown(test):
+        return test
+    refuse_in_try("raise")
+    condition = truth(test, "if")
+    form, values = template(message())
+    check(logical_not(condition) if raises else condition, form, *values)
+    return not raises
+
+
 # --- loops ----------------------------------------------------------------------------------------------------------
 
 
