@@ -479,6 +479,8 @@ def item(container: Any, index: Any) -> Any:
     if type(index) in (slice, tuple) and has_unknown_bound(index):
         raise refuse_bound()
     parts = index if isinstance(index, tuple) else (index,)
+    if container is np.r_ or container is np.c_:
+        return _joined(container, parts)
     if any(type(part) is Tracer and is_unknown(part) for part in parts):
         if isinstance(container, np.ndarray):
             found = getitem(container, index)
@@ -498,6 +500,25 @@ def item(container: Any, index: Any) -> Any:
         if isinstance(container, dict):
             raise refuse("a traced value is no key of a dict. Keep the values in an array, and select by position")
     return container[index]
+
+
+def _joined(container: Any, parts: tuple[Any, ...]) -> Any:
+    """Return `numpy.r_[parts]` or `numpy.c_[parts]`, of traced values too, in the dtype of NumPy's."""
+    if not any(type(leaf) is Tracer for leaf in tree.leaves(parts)):
+        return container[parts]
+    zeros = tree.map(_zeros_like, parts)
+    arrays = [np.r_[part] if type(part) is slice else
+              fnp.asarray(part, np.asarray(zero).dtype) if type(part) in (list, tuple) else part
+              for part, zero in zip(parts, zeros, strict=True)]
+    return convert((fnp.r_ if container is np.r_ else fnp.c_)[tuple(arrays)], container[zeros].dtype)
+
+
+def _zeros_like(value: Any) -> Any:
+    """Return zeros of the type of a traced value for NumPy: a Python number for a traced one."""
+    if type(value) is not Tracer:
+        return value
+    zeros = np.zeros(value.shape, value.dtype)
+    return zeros.item() if value.weak_type and not value.shape else zeros
 
 
 def stacked(items: Sequence[Any]) -> Any:

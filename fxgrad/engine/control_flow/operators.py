@@ -729,12 +729,33 @@ def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
     """Return `numpy.array(data)`, of traced numbers too, in the dtype of NumPy's."""
     if type(data) is TracedSlice and not (args or kwargs):
         return data.copy()
-    if not _has_tracers(data) or kwargs.keys() - {"dtype"} or len(args) > 1:
+    if not _has_tracers(data) or kwargs.keys() - {"dtype", "copy", "order", "ndmin"} or len(args) > 1:
         return np.array(data, *args, **kwargs)
-    dtype = args[0] if args else kwargs.get("dtype")
+    array = _in_dtype(data, args[0] if args else kwargs.get("dtype"))
+    if "ndmin" in kwargs:
+        array = fnp.array(array, copy=False, ndmin=kwargs["ndmin"])
+    return copy.copy(array) if kwargs.get("copy", True) else array
+
+
+def _asarray(function: Callable[..., Any], data: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return `numpy.asarray(data)`, or what a function like it returns: a traced array itself, if the dtype is its."""
+    if type(data) is TracedSlice and not (args or kwargs):
+        return data
+    if not _has_tracers(data) or kwargs.keys() - {"dtype", "copy", "order"} or len(args) > 1:
+        return function(data, *args, **kwargs)
+    array = _in_dtype(data, args[0] if args else kwargs.get("dtype"))
+    if function is np.ascontiguousarray:
+        array = fnp.atleast_1d(array)
+    return copy.copy(array) if kwargs.get("copy") else array
+
+
+def _in_dtype(data: Any, dtype: Any) -> Any:
+    """Return an array, or a container of traced numbers, as an array; without a dtype in that of NumPy's."""
     if dtype is None:
         dtype = np.result_type(*[aval_of(value).dtype for value in tree.leaves(data)])
-    return copy.copy(fnp.asarray(data, dtype=dtype))
+    if type(data) is Tracer and not data.weak_type and data.dtype == np.dtype(dtype):
+        return data
+    return fnp.asarray(data, dtype=dtype)
 
 
 def _full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
@@ -750,12 +771,6 @@ def _number(kind: type, *args: Any) -> Any:
             dtypes.kind_of(args[0].dtype) != "c" or issubclass(kind, np.complexfloating)):
         return convert(args[0], np.dtype(kind))
     return kind(*args)
-
-
-def _asarray(data: Any, *args: Any, **kwargs: Any) -> Any:
-    if type(data) in (Tracer, TracedSlice) and not (args or kwargs):
-        return data
-    return _array(data, *args, **kwargs) if _has_tracers(data) else np.asarray(data, *args, **kwargs)
 
 
 def _has_tracers(data: Any) -> bool:
@@ -926,7 +941,9 @@ _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", 
          "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "abs", "power", "hypot", "copysign",
          "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod"}
 _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
-                             sorted: _sorted, isinstance: _isinstance, np.array: _array, np.asarray: _asarray}
+                             sorted: _sorted, isinstance: _isinstance, np.array: _array,
+                             **{each: functools.partial(_asarray, each)
+                                for each in (np.asarray, np.asanyarray, np.ascontiguousarray)}}
 _TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool, complex: _complex, type: _type_of}
 _FUNCTIONS_OF_NUMPY = (np.ufunc, type(np.concatenate))
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
