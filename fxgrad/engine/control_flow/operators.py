@@ -75,6 +75,7 @@ from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import function_name, is_library_file
+from fxgrad.errors import FxgradError
 from fxgrad.lax.bodies import trace_body
 
 Thunk = Callable[[], Any]
@@ -174,7 +175,7 @@ def unset(*flags: Any) -> Any:
     return True if unknown is None else logical_not(unknown)
 
 
-def assertion(test: Any, message: Thunk | None) -> Any:
+def assertion(test: Any, message: Thunk | None, source: str) -> Any:
     """Return what an `assert` statement tests: `test` if Python knows it, and else True, with a check in the program.
 
     A failed `assert` in a traced block is a check too, for the block may not run.
@@ -183,13 +184,11 @@ def assertion(test: Any, message: Thunk | None) -> Any:
     if not unknown and (block.get() is None or test):
         return test
     refuse_in_try("assert")
-    given = "assertion failed" if message is None else message()
-    form, values = template(given if isinstance(given, Text | np.ndarray) or type(given) is Tracer else str(given))
-    check(truth(test, "assert") if unknown else False, form, *values)
+    _check(truth(test, "assert") if unknown else False, message, source)
     return True
 
 
-def not_raising(test: Any, raises: bool, message: Thunk) -> Any:
+def not_raising(test: Any, raises: bool, message: Thunk, source: str) -> Any:
     """Return the condition of an `if` of which the side for `raises` raises an exception.
 
     It is `test` if Python knows that, and else the condition of the other side, with a check in the program.
@@ -198,9 +197,19 @@ def not_raising(test: Any, raises: bool, message: Thunk) -> Any:
         return test
     refuse_in_try("raise")
     condition = truth(test, "if")
-    form, values = template(message())
-    check(logical_not(condition) if raises else condition, form, *values)
+    _check(logical_not(condition) if raises else condition, message, source)
     return not raises
+
+
+def _check(condition: Any, message: Thunk | None, source: str) -> None:
+    """Add a check; `source` is its text if the message has traced values in other ways than f-strings have."""
+    try:
+        given = "assertion failed" if message is None else message()
+        text = given if isinstance(given, Text | np.ndarray) or type(given) is Tracer else str(given)
+    except FxgradError:
+        text = source
+    form, values = template(text)
+    check(condition, form, *values)
 
 
 # --- loops ----------------------------------------------------------------------------------------------------------

@@ -201,7 +201,8 @@ class _Rewriter(ast.NodeTransformer):
         """Return the `if` of which one side only raises: a traced condition is checked, and the other side runs."""
         *before, statement = node.body if raises else node.orelse
         error: ast.expr = statement.exc  # type: ignore[attr-defined]
-        parts: list[ast.expr] = [_constant(ast.unparse(error), error)]
+        source = _constant(ast.unparse(error), error)
+        parts: list[ast.expr] = [source]
         text = error.args[0] if isinstance(error, ast.Call) and len(error.args) == 1 and not error.keywords else None
         if before:  # it is not run if the condition is traced
             is_bound = isinstance(text, ast.Name) and bound_names(before) == {text.id}
@@ -211,7 +212,7 @@ class _Rewriter(ast.NodeTransformer):
             parts = [_constant(f"{ast.unparse(error.func)}: ", error), *(text.values if isinstance(
                 text, ast.JoinedStr) else [_at(ast.FormattedValue(text, -1), text)])]
         message = _thunk(self._formatted(_at(ast.JoinedStr(parts), error)))
-        test = self._call("not_raising", [self.visit(node.test), _constant(raises, node.test), message], error)
+        test = self._call("not_raising", [self.visit(node.test), _constant(raises, node.test), message, source], error)
         return _at(ast.If(test, self._block(node.body), self._block(node.orelse)), node)
 
     def visit_While(self, node: ast.While) -> Any:
@@ -350,7 +351,8 @@ class _Rewriter(ast.NodeTransformer):
         if node.msg is not None:
             message = _thunk(self._formatted(node.msg) if isinstance(node.msg, ast.JoinedStr) else self.visit(node.msg))
             node.msg = self.visit(copy_tree(node.msg))
-        node.test = self._call("assertion", [self.visit(node.test), message], node.test)
+        source = _constant("" if node.msg is None else ast.unparse(node.msg), node.test)
+        node.test = self._call("assertion", [self.visit(node.test), message, source], node.test)
         return node
 
     def visit_Raise(self, node: ast.Raise) -> Any:
