@@ -115,15 +115,13 @@ def test_a_text_that_needs_the_digits_of_a_traced_value_is_given_as_it_is_writte
     def root(x):
         if x < 0:
             raise ValueError("%e is negative" % x)
-        assert x < 9.5, "%e is large" % x
         return np.sqrt(x)
 
     with pytest.raises(ValueError, match=r"^-4\.000000e\+00 is negative$"):
         jit(python_control_flow(root))(-4.0)
-    for entry, text in ((-4.0, "ValueError('%e is negative' % x)"), (16.0, "'%e is large' % x")):
-        with pytest.raises(CheckError) as raised:
-            vmap(python_control_flow(root))(np.array([1.0, entry]))
-        assert str(raised.value).partition("\n")[0] == text
+    with pytest.raises(CheckError) as raised:
+        vmap(python_control_flow(root))(np.array([1.0, -4.0]))
+    assert str(raised.value).partition("\n")[0] == "ValueError('%e is negative' % x)"
 
 
 def test_a_known_condition_raises_while_the_program_is_recorded():
