@@ -11,7 +11,16 @@ import pytest
 import fxgrad
 from fxgrad import grad, jit, python_control_flow, vmap
 from fxgrad.errors import CheckError, ControlFlowError
-from tests.engine.control_flow.assertions import absolute, caught, elementwise, formatted, halving, known, positive, root
+from tests.engine.control_flow.assertions import (
+    absolute,
+    caught,
+    elementwise,
+    formatted,
+    halving,
+    known,
+    positive,
+    root,
+)
 
 
 def raised(call: Any, *args: Any) -> str:
