@@ -133,7 +133,9 @@ CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "leaked tracer": (errors.LeakedTracerError, call_leaked),
     "unsupported numpy function": (errors.UnsupportedError, lambda: grad(lambda x: np.sum(np.real_if_close(x)))(ONES)),
     "unsupported ufunc": (errors.UnsupportedError, lambda: grad(lambda x: np.sum(np.isnat(x)))(ONES)),
-    "out argument": (errors.MutationError, lambda: grad(lambda x: np.sum(np.sin(x, out=np.empty(3))))(ONES)),
+    "out argument": (errors.MutationError, lambda: grad(lambda x: np.sum(np.sin(x, out=ONES)))(ONES)),
+    "out argument with a mask": (errors.MutationError, lambda: grad(
+        lambda x: np.sum(np.log(x, out=ONES, where=x > 0)))(ONES)),
     "unhashable static argument": (errors.ArgumentError, lambda: static(1.0, flag=[True])),
     "string under jit": (errors.ArgumentError, lambda: jit(choose)(1.0, "yes")),
     "string in a container under jit": (errors.ArgumentError, lambda: jit(unit)({"name": "relu"})),

@@ -70,6 +70,7 @@ from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
 from fxgrad.engine.control_flow.structures import containers_in, is_record
 from fxgrad.engine.control_flow.variables import Names, cells_of, truth, write
+from fxgrad.engine.frontend.protocol import written
 from fxgrad.engine.ops.comparison import not_ as logical_not
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, current
@@ -538,7 +539,10 @@ def changing(owner: Any, name: str) -> Any:
         out = kwargs.get("out")
         if type(out) is ArrayItems:
             del kwargs["out"]
-            result = called(function)(*args, **kwargs)
+            if isinstance(function, np.ufunc) and "where" in kwargs:
+                result = written(function, out.value, *args, **kwargs)
+            else:
+                result = called(function)(*args, **kwargs)
             del args, kwargs  # they may hold the array
             out[...] = result
             return out.value

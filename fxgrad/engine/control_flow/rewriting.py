@@ -209,7 +209,8 @@ class _Rewriter(ast.NodeTransformer):
             text = before[0].value if is_bound else None  # type: ignore[attr-defined]
         if text is not None and not isinstance(text, ast.Starred):
             text = copy_tree(text)
-            parts = [_constant(f"{ast.unparse(error.func)}: ", error), *(text.values if isinstance(
+            kind = ast.unparse(error.func)  # type: ignore[attr-defined]
+            parts = [_constant(f"{kind}: ", error), *(text.values if isinstance(
                 text, ast.JoinedStr) else [_at(ast.FormattedValue(text, -1), text)])]
         message = _thunk(self._formatted(_at(ast.JoinedStr(parts), error)))
         test = self._call("not_raising", [self.visit(node.test), _constant(raises, node.test), message, source], error)
