@@ -52,6 +52,8 @@ class Block:
         self.changed: Changes = {}
         self.cells: Mapping[str, CellType] = {}  # the variables of a statement's block
         self.before: Mapping[str, Any] = {}  # their values before it
+        self.is_side = False  # of a branch between statements, which a check can take the place of
+        self.raised: BaseException | None = None  # by a `raise` in it
 
     def __enter__(self) -> Self:
         self._token = block.set(self)
@@ -70,6 +72,14 @@ class Block:
 
 block: ContextVar[Block | None] = ContextVar("traced_block", default=None)
 tries: ContextVar[int] = ContextVar("blocks_of_try", default=0)
+
+
+class SideRaisesError(Exception):
+    """A side of a branch raises `error` whenever it runs."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
 
 
 class _Unset:
@@ -579,13 +589,21 @@ def rebinding(depth_of_call: int, name: str) -> None:
                      f"and may run never or often. Return the value, and assign `{name}` after the block")
 
 
-def raising() -> None:
-    """Raise a refusal if an exception is about to be raised in a traced block."""
+def raising(error: Any = None) -> Any:
+    """Return an exception that is about to be raised; raise a refusal if no check can take its place."""
     around = block.get()
-    if around is not None:
+    if around is None:
+        return error
+    loops, each = False, around
+    while each is not None and not loops:
+        loops, each = each.what == "while", each.parent  # it might have no other end
+    if error is None or loops or not around.is_side:
         raise refuse(f"`raise` stands inside {around.text}: the block is traced whether it runs or not, so the "
-                     "exception cannot depend on the condition. An `if` of which one side is a `raise` alone becomes a "
-                     "check; or return a NaN or a flag, and raise outside of the compiled function")
+                     "exception cannot depend on the condition. Give the `raise` an `if` of its own with a traced "
+                     "condition, which becomes a check; or return a NaN or a flag, and raise outside of the compiled "
+                     "function")
+    around.raised = error() if isinstance(error, type) else error
+    return around.raised
 
 
 def known(value: Any, what: str) -> Any:

@@ -358,7 +358,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Raise(self, node: ast.Raise) -> Any:
         self.generic_visit(node)
-        return [_at(ast.Expr(self._call("raising", [], node)), node), node]
+        if node.exc is None:
+            return [_at(ast.Expr(self._call("raising", [], node)), node), node]
+        node.exc = self._call("raising", [node.exc], node.exc)
+        return node
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         value = node.value

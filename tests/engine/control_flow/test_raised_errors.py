@@ -1,6 +1,6 @@
 """An `if` of which one side only raises is a check where its condition is traced."""
 
-# ruff: noqa: UP031, UP032  (the functions are written as users write them)
+# ruff: noqa: RET503, UP031, UP032  (the functions are written as users write them)
 
 from __future__ import annotations
 
@@ -122,6 +122,77 @@ def test_a_text_that_needs_the_digits_of_a_traced_value_is_given_as_it_is_writte
     with pytest.raises(CheckError) as raised:
         vmap(python_control_flow(root))(np.array([1.0, -4.0]))
     assert str(raised.value).partition("\n")[0] == "ValueError('%e is negative' % x)"
+
+
+def fail(why):
+    raise RuntimeError(f"failed: {why}")
+
+
+def raises_in_a_side(x, mode):
+    if x > 1.5:
+        y = x
+    elif mode == "strict":
+        text = "x must be"
+        text += " above 1.5"
+        raise ValueError(text)
+    else:
+        y = -x
+    return 2 * y
+
+
+def raises_in_callees(x, mode):
+    if x > 10:
+        fail("too large")
+    for i in range(3):
+        if x > i:
+            if mode == "strict":
+                fail(mode)
+            x = x + 0.1
+    return x
+
+
+def raises_at_the_end(x, mode):
+    if x > 0:
+        return 2 * x
+    fail(mode)
+
+
+def caught_in_the_side(x, mode):
+    if x > 0:
+        try:
+            raise KeyError(mode)
+        except KeyError:
+            y = 3 * x
+    else:
+        y = x
+    return y
+
+
+@pytest.mark.parametrize(("function", "x", "mode", "error"), [
+    (raises_in_a_side, 2.0, "strict", ""), (raises_in_a_side, -2.0, "strict", "ValueError: x must be above 1.5"),
+    (raises_in_a_side, -2.0, "lax", ""),
+    (raises_in_callees, 0.5, "lax", ""), (raises_in_callees, 11.0, "lax", "RuntimeError: failed: too large"),
+    (raises_in_callees, 0.5, "strict", "RuntimeError: failed: strict"), (raises_in_callees, -0.5, "strict", ""),
+    (raises_at_the_end, 0.3, "x", ""), (raises_at_the_end, -0.3, "end", "RuntimeError: failed: end"),
+    (caught_in_the_side, 0.3, "x", ""), (caught_in_the_side, -0.3, "x", ""),
+])
+def test_a_side_that_always_raises_is_a_check(function, x, mode, error):
+    compiled = jit(python_control_flow(function), static_argnums=1)
+    batched = vmap(python_control_flow(function), in_axes=(0, None))
+    if error:
+        for call in (function, compiled):
+            with pytest.raises((ValueError, RuntimeError)) as raised:
+                call(x, mode)
+            assert f"{type(raised.value).__name__}: {raised.value}" == error
+        with pytest.raises(CheckError) as failed:
+            batched(np.array([x]), mode)
+        assert str(failed.value).partition("\n")[0] == error
+    else:
+        np.testing.assert_allclose(compiled(x, mode), function(x, mode), rtol=1e-12)
+        np.testing.assert_allclose(batched(np.array([x, x]), mode), [function(x, mode)] * 2, rtol=1e-12)
+        slope = (function(x + 1e-6, mode) - function(x - 1e-6, mode)) / 2e-6
+        gradient = jit(grad(python_control_flow(function)), static_argnums=1)
+        np.testing.assert_allclose(gradient(x, mode), slope, rtol=1e-8)
 
 
 def test_a_known_condition_raises_while_the_program_is_recorded():
