@@ -239,8 +239,8 @@ def _refuse_hidden_tracers(what: str, function: Any, aux: Any, leaves: Sequence[
         if path is not None:
             name = tree.leaf_names(aux, "aux")[index]
             raise ArgumentError(at_user_line(
-                f"{what}: {function_name(function)} returned a {type(leaf).__name__} at {name}, whose value {name}{path} "
-                "is traced and not known when the function has returned. " + cure_of_leaf(
+                f"{what}: {function_name(function)} returned a {type(leaf).__name__} at {name}, whose value "
+                f"{name}{path} is traced and not known when the function has returned. " + cure_of_leaf(
                     leaf, f"Return the value itself in aux, or make {type(leaf).__name__} a container: "
                     "fxgrad.tree_util.register_pytree_node")))
 

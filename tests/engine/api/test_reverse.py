@@ -142,9 +142,9 @@ class Recorder:
 
 @pytest.mark.parametrize(("aux", "message"), [
     (lambda x: {"found": [Diagnosed(np.sum(x))]}, (
-        "f returned a Diagnosed at aux.found[0], whose value aux.found[0].norm is traced and not known when the function "
-        "has returned. A dataclass is a container if it is registered: write @fxgrad.tree_util.register_dataclass "
-        "above @dataclass of Diagnosed")),
+        "f returned a Diagnosed at aux.found[0], whose value aux.found[0].norm is traced and not known when the "
+        "function has returned. A dataclass is a container if it is registered: write "
+        "@fxgrad.tree_util.register_dataclass above @dataclass of Diagnosed")),
     (lambda x: Recorder(1.0, {"sum": np.sum(x)}), (
         "f returned a Recorder at aux, whose value aux.values[1]['sum'] is traced and not known when the function has "
         "returned. Return the value itself in aux, or make Recorder a container: "
