@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
@@ -226,6 +227,8 @@ class Aux:
 
 
 _TRACED = object()
+_PARTS = 200
+"""The most parts of an object that are looked at for a tracer, the nearest first."""
 
 
 def _refuse_hidden_tracers(what: str, function: Any, aux: Any, leaves: Sequence[Any]) -> None:
@@ -235,7 +238,7 @@ def _refuse_hidden_tracers(what: str, function: Any, aux: Any, leaves: Sequence[
     """
     tape = current.get()
     for index, leaf in enumerate(leaves):
-        path = None if type(leaf) in _LEAVES else _path_to_tracer(leaf, tape)
+        path = None if leaf_aval(leaf) is not None else _path_to_tracer(leaf, tape)
         if path is not None:
             name = tree.leaf_names(aux, "aux")[index]
             raise ArgumentError(at_user_line(
@@ -246,24 +249,24 @@ def _refuse_hidden_tracers(what: str, function: Any, aux: Any, leaves: Sequence[
 
 
 def _path_to_tracer(value: Any, tape: Any) -> str | None:
-    """Return where a tracer of `tape` is in the attributes and items of `value`; None if there is none."""
+    """Return where a tracer of `tape` is in the attributes and items of `value`; None if none is found."""
     seen: set[int] = set()
     pending = [("", value)]
-    while pending:
-        path, part = pending.pop()
+    for path, part in pending:  # which grows
         if type(part) is Tracer and part.tape is tape:
             return path
-        if id(part) in seen or isinstance(part, type | ModuleType | FunctionType | np.ndarray | str | Tracer):
+        if id(part) in seen or isinstance(part, type | ModuleType | FunctionType | str) or leaf_aval(part) is not None:
             continue
         seen.add(id(part))
         if isinstance(part, dict):
-            pending += [(f"{path}[{key!r}]", item) for key, item in part.items()]
+            pending += [(f"{path}[{key!r}]", item) for key, item in islice(part.items(), _PARTS)]
         elif isinstance(part, list | tuple):
-            pending += [(f"{path}[{index}]", item) for index, item in enumerate(part)]
+            pending += [(f"{path}[{index}]", item) for index, item in enumerate(part[:_PARTS])]
         slots = [name for owner in type(part).__mro__ for name, member in vars(owner).items()
                  if type(member) is MemberDescriptorType]
         attributes = {name: getattr(part, name, None) for name in slots} | getattr(part, "__dict__", {})
         pending += [(f"{path}.{name}", item) for name, item in attributes.items()]
+        del pending[_PARTS:]
     return None
 
 
