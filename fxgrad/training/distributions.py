@@ -10,7 +10,7 @@ from fxgrad import numpy as fnp
 from fxgrad import random
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import as_array_operand, as_new_shape, inexact_operands
-from fxgrad.engine.ops.gamma import logarithmic_excess
+from fxgrad.engine.ops.gamma import log_excess
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.nn.exponentials import log_softmax
@@ -362,13 +362,13 @@ def kl(p: Any, q: Any) -> Any:
 
 def _kl_of_normals(p: Any, q: Any) -> Any:
     apart = (p.scale - q.scale) * (p.scale + q.scale) / q.scale ** 2
-    return 0.5 * (logarithmic_excess(apart) + ((p.loc - q.loc) / q.scale) ** 2)
+    return 0.5 * (log_excess(apart) + ((p.loc - q.loc) / q.scale) ** 2)
 
 
 def _kl_of_gammas(p: Any, q: Any) -> Any:
     apart = (q.rate - p.rate) / p.rate
     return ((p.a - q.a) * (special.digamma(p.a) + fnp.log1p(apart)) - special.gammaln(p.a) + special.gammaln(q.a)
-            + p.a * logarithmic_excess(apart))
+            + p.a * log_excess(apart))
 
 
 def _kl_of_dirichlets(p: Any, q: Any) -> Any:
@@ -395,7 +395,7 @@ def _kl_of_categories(p: Any, q: Any) -> Any:
 _DIVERGENCES: dict[type, Callable[[Any, Any], Any]] = {
     Normal: _kl_of_normals,
     LogNormal: _kl_of_normals,
-    Exponential: lambda p, q: logarithmic_excess((p.scale - q.scale) / q.scale),
+    Exponential: lambda p, q: log_excess((p.scale - q.scale) / q.scale),
     Gamma: _kl_of_gammas,
     Beta: lambda p, q: _kl_of_dirichlets(Dirichlet(fnp.stack([p.a, p.b], -1)), Dirichlet(fnp.stack([q.a, q.b], -1))),
     Dirichlet: _kl_of_dirichlets,

@@ -66,6 +66,11 @@ class Dependence:
             found += int(np.diff(self.rest.indptr).max())
         return min(found, self.width)
 
+    @property
+    def pair_bound(self) -> int:
+        """An upper bound for the number of `pairs`; as many indices are written out for them."""
+        return sum(term.size for term in self.terms) + (0 if self.rest is None else int(self.rest.nnz))
+
     # --- moves ---
 
     def viewed(self, view: Callable[[Indices], Indices]) -> Dependence:

@@ -24,6 +24,12 @@ from fxgrad.engine.core.regions import Region
 
 _TURNS = 20_000
 """The most operations in the turns of a loop that are looked at one by one."""
+_PAIRS = 20_000_000
+"""The most pairs that the values of one turn of a loop are written out as; beyond, all may depend on all."""
+_WIDE = 16
+"""The elements that a turn reads for each input of the walk, beyond which turns are walked in terms of the inputs."""
+_ROUNDS = 32
+"""The most turns that are walked for what a loop carries to depend on no more inputs."""
 
 
 def through_regions(walk: Walk, equation: Equation, values: list[Value]) -> list[Value]:
@@ -118,6 +124,12 @@ def _closed(walk: Walk, equation: Equation, body: Region, values: list[Value]) -
     inputs = body.inputs
     made = dict(zip(*([place for place, link in enumerate(links) if link.how == "carry"]
                       for links in (inputs, body.outputs)), strict=True))
+    operands = operands_of(body, values)
+    read = [atom.aval.size for place, (value, atom) in enumerate(zip(operands, body.program.inputs, strict=True))
+            if place in made or type(value) is Dependence]
+    if sum(read) > _WIDE * walk.width and not any(
+            link.how == "entry" and type(value) is Dependence for link, value in zip(inputs, operands, strict=True)):
+        return _grown(walk, equation, body, operands, made)
     local, results = _dependent_turn(walk, body, values, made)
 
     def flat_inputs(places: Sequence[int]) -> list[Dependence]:
@@ -147,6 +159,38 @@ def _closed(walk: Walk, equation: Equation, body: Region, values: list[Value]) -
     return placed(equation, body, found)
 
 
+def _grown(walk: Walk, equation: Equation, body: Region, operands: Sequence[Value], made: dict[int, int],
+           ) -> list[Value]:
+    """Walk turns until what they carry depends on no more inputs; give up after a number of turns, or with many pairs.
+
+    This takes less memory than one turn in terms of its own elements where these are many more than the inputs of the
+    walk, as in the table of states of a loop that goes back. No entries, one for each turn, depend on inputs.
+    """
+    given = [value if link.how == "same" or type(value) is Dependence else None  # known at the first turn alone
+             for link, value in zip(body.inputs, operands, strict=True)]
+    counts = [0] * len(made)
+    for _ in range(_ROUNDS):
+        results = walk.run(body.program, given)
+        for carry, place in made.items():
+            found = linear_values([given[carry], results[place]])
+            if found:
+                both = union(found, body.program.inputs[carry].aval.shape, walk.width)
+                given[carry] = both.compact(both.terms) if both.terms else both
+        carried = [given[carry] for carry in made]
+        if sum(each.pair_bound for each in linear_values(carried)) > _PAIRS:
+            return conservative(walk, equation, given)
+        before, counts = counts, [each.csr()[1].size if type(each) is Dependence else 0 for each in carried]
+        if counts == before:
+            break
+    else:
+        return conservative(walk, equation, given)
+    carry_of = {place: carry for carry, place in made.items()}
+    return placed(equation, body, [
+        given[carry_of[place]] if place in carry_of
+        else result.viewed(lambda index: np.broadcast_to(index[None], (body.times or 0, *index.shape)))
+        if type(result) is Dependence else None for place, result in enumerate(results)])
+
+
 def _dependent_turn(walk: Walk, body: Region, values: Sequence[Value], made: dict[int, int],
                     ) -> tuple[_LocalTurn, list[Value]]:
     """Return one turn whose marked inputs are those that depend on the walk's inputs in any turn, and its results.
@@ -173,6 +217,8 @@ def _carried_at_any_turn(walk: Walk, local: _LocalTurn, start: Sequence[Dependen
     before = _end_to_end(walk, start)
     if not start:
         return before
+    if sum(step.pair_bound for step in steps if type(step) is Dependence) > _PAIRS:
+        return None
     total = before.size
     matrix = scipy_sparse().vstack([step.matrix() if type(step) is Dependence else scipy_sparse().csr_array(
         (each.size, local.width), dtype=bool) for step, each in zip(steps, start, strict=True)]).tocsr()

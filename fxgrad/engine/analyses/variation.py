@@ -6,7 +6,8 @@ collective must not depend on a predicate that varies over the axes that it redu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Literal, NamedTuple
 
 from fxgrad.engine.core.analysis import Analysis
@@ -91,8 +92,7 @@ class _Walk:
         while True:
             before = [*operands, *outputs, decided, inside]
             for region in regions:
-                given = [inside.union(*operands) if link.how == "inside" else operands[link.place]
-                         for link in region.inputs]
+                given = _region_inputs(region, regions, operands, inside)
                 depth = len(self._deciding)
                 self._deciding += [(equation, decided)] * (region.times is None and bool(decided))
                 made = self.walk(region.program, given)
@@ -104,6 +104,19 @@ class _Walk:
                 outputs = [axes | decided for axes in outputs]
             if [*operands, *outputs, decided, inside] == before:
                 return outputs
+
+
+def _region_inputs(region: Region, regions: Sequence[Region], operands: Sequence[Axes], inside: Axes) -> list[Axes]:
+    """Return the axes over which the inputs of a region vary.
+
+    The states that a sweep visits are those that it steps through. Other values that an operation makes itself may
+    depend on all its operands and on all results that it uses itself.
+    """
+    made: Iterator[Axes] = repeat(inside.union(*operands))
+    if region.role == "back":
+        made = (operands[link.place] for step in regions if step.role == "step"
+                for link in step.inputs if link.how == "carry")
+    return [next(made) if link.how == "inside" else operands[link.place] for link in region.inputs]
 
 
 def _propagate(region: Region, made: Sequence[Axes], operands: list[Axes], outputs: list[Axes]) -> Axes:

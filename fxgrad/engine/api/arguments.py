@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,16 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.arrays import Array, as_numpy, wrap_array
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, array_aval
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, leaf_aval, nth_name, transformation
+from fxgrad.engine.frontend.flat import (
+    argument_leaf_names,
+    check_leaf,
+    cure_of_leaf,
+    leaf_aval,
+    nth_name,
+    transformation,
+)
 from fxgrad.engine.ops.structural import convert
+from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.trace import is_tracing
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
@@ -205,6 +215,7 @@ class Aux:
             output, aux = split_aux(what, function, call(*leaves))
             self.out_tree = tree.structure(output)
             extra, self._structure = tree.flatten(aux)
+            _refuse_hidden_tracers(what, function, aux, extra)
             self._leaves = [_TRACED if type(leaf) is Tracer else as_numpy(leaf) for leaf in extra]
             return output, [leaf for leaf in extra if type(leaf) is Tracer]
         return with_auxiliary
@@ -216,6 +227,47 @@ class Aux:
 
 
 _TRACED = object()
+_PARTS = 200
+"""The most parts of an object that are looked at for a tracer, the nearest first."""
+
+
+def _refuse_hidden_tracers(what: str, function: Any, aux: Any, leaves: Sequence[Any]) -> None:
+    """Raise `ArgumentError` for a leaf of the auxiliary output that is an object with a value traced here in it.
+
+    It would leak: only leaves that are traced themselves are replaced by their values.
+    """
+    tape = current.get()
+    for index, leaf in enumerate(leaves):
+        path = None if leaf_aval(leaf) is not None else _path_to_tracer(leaf, tape)
+        if path is not None:
+            name = tree.leaf_names(aux, "aux")[index]
+            raise ArgumentError(at_user_line(
+                f"{what}: {function_name(function)} returned a {type(leaf).__name__} at {name}, whose value "
+                f"{name}{path} is traced and not known when the function has returned. " + cure_of_leaf(
+                    leaf, f"Return the value itself in aux, or make {type(leaf).__name__} a container: "
+                    "fxgrad.tree_util.register_pytree_node")))
+
+
+def _path_to_tracer(value: Any, tape: Any) -> str | None:
+    """Return where a tracer of `tape` is in the attributes and items of `value`; None if none is found."""
+    seen: set[int] = set()
+    pending = [("", value)]
+    for path, part in pending:  # which grows
+        if type(part) is Tracer and part.tape is tape:
+            return path
+        if id(part) in seen or isinstance(part, type | ModuleType | FunctionType | str) or leaf_aval(part) is not None:
+            continue
+        seen.add(id(part))
+        if isinstance(part, dict):
+            pending += [(f"{path}[{key!r}]", item) for key, item in islice(part.items(), _PARTS)]
+        elif isinstance(part, list | tuple):
+            pending += [(f"{path}[{index}]", item) for index, item in enumerate(part[:_PARTS])]
+        slots = [name for owner in type(part).__mro__ for name, member in vars(owner).items()
+                 if type(member) is MemberDescriptorType]
+        attributes = {name: getattr(part, name, None) for name in slots} | getattr(part, "__dict__", {})
+        pending += [(f"{path}.{name}", item) for name, item in attributes.items()]
+        del pending[_PARTS:]
+    return None
 
 
 def match_trees(what: str, expected_name: str, expected: TreeDef, given_name: str, given: Any) -> list[Any]:

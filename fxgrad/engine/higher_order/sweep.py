@@ -30,6 +30,7 @@ from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments
+from fxgrad.engine.higher_order.divergent import make_divergent
 from fxgrad.engine.higher_order.groups import (
     Carry,
     Groups,
@@ -349,7 +350,9 @@ def _loops_and_inputs(values: Sequence[Any], step: Program, back: Program) -> tu
     """Return the program made of loops, and its inputs."""
     derived = sweep_as_loops(step, back)
     count = convert(maximum(values[0], zeros(aval_of(values[0]))), dtypes.int32)
-    return derived.program, [*derived.captured, count, *values[1:]]
+    (program,), inputs = make_divergent(aval_of(count).vma, [derived.program],
+                                        [*derived.captured, count, *values[1:]])
+    return program, inputs
 
 
 def _emit(lax: Any, *values: Any, step: Program, back: Program, **counts: int) -> list[Any]:

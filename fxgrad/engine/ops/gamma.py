@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.ops import xla_kernels
+from fxgrad.engine.ops import tails, xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt, or_
 from fxgrad.engine.ops.cumulative import cumprod, cumsum
@@ -26,16 +26,6 @@ from fxgrad.engine.ops.pointwise import align, elementwise, operation
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import BERNOULLI, digamma, in_powers, lgamma, xlog1py, xlogy
 from fxgrad.engine.ops.structural import reduce_sum, reshape
-from fxgrad.engine.ops.tails import (
-    LARGE,
-    if_any,
-    integrate,
-    kernel,
-    length_of_tail,
-    log_excess,
-    log_less_digamma,
-    log_scale,
-)
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
@@ -99,7 +89,7 @@ _OF_ATANH = [1 / odd for odd in range(3, 25, 2)]
 _OF_STIRLING = [number / (2 * k * (2 * k - 1)) for k, number in enumerate(BERNOULLI, 1)]
 
 
-def logarithmic_excess(m: Any) -> Any:
+def log_excess(m: Any) -> Any:
     """Return m - log(1 + m), near 0 by a series: r m - 2 (r^3 / 3 + r^5 / 5 + ...) with r = m / (2 + m)."""
     near = lt(abs(m), _NEAR)
     small, large = where(near, m, 0.0), where(near, 1.0, m)
@@ -115,7 +105,7 @@ def deviance(k: Any, mean: Any) -> Any:
     count = where(none, 1.0, k)
     apart = sub(mean, count)
     near = lt(abs(apart), mul(count, _NEAR))
-    close = mul(count, logarithmic_excess(div(where(near, apart, 0.0), count)))
+    close = mul(count, log_excess(div(where(near, apart, 0.0), count)))
     far = add(mul(count, log(div(count, where(near, count, mean)))), apart)
     return where(none, mean, where(near, close, far))
 
@@ -185,31 +175,31 @@ def _tail(lax: Any, a: Any, x: Any, *, in_a: bool) -> tuple[Any, Any]:
     """
     inverse = lax.div(lax.full_like(a, 1.0), a)
     below, distance = lax.lt(x, a), lax.sub(x, a)
-    length = length_of_tail(lax, lax.sqrt(a), lax.div(lax.abs(distance), x))
+    length = tails.length_of_tail(lax, lax.sqrt(a), lax.div(lax.abs(distance), x))
     length = lax.select(below, lax.neg(lax.min(length, x)), length)
-    first = lax.min(log_excess(lax, lax.mul(distance, inverse)), lax.full_like(x, 1e30))
+    first = lax.min(tails.log_excess(lax, lax.mul(distance, inverse)), lax.full_like(x, 1e30))
 
     def density(place: Any) -> Any:
         step = lax.mul(length, place)
         m, ratio = (lax.mul(lax.add(start, step), inverse) for start in (distance, x))
-        value = lax.exp(lax.mul(a, lax.sub(first, log_excess(lax, m))))
+        value = lax.exp(lax.mul(a, lax.sub(first, tails.log_excess(lax, m))))
         value = lax.div(value, lax.max(ratio, lax.full_like(ratio, 1e-30)))
-        return lax.mul(value, lax.add(lax.log1p(m), log_less_digamma(lax, a))) if in_a else value
+        return lax.mul(value, lax.add(lax.log1p(m), tails.log_less_digamma(lax, a))) if in_a else value
 
     root = lax.mul(lax.full_like(a, 0.5), lax.log(lax.mul(a, lax.full_like(a, 2 * math.pi))))
-    exponent = lax.neg(lax.add(lax.add(lax.mul(a, first), root), log_scale(lax, a)))
-    return lax.mul(integrate(lax, density, x), lax.abs(length)), lax.exp(exponent)
+    exponent = lax.neg(lax.add(lax.add(lax.mul(a, first), root), tails.log_scale(lax, a)))
+    return lax.mul(tails.integrate(lax, density, x), lax.abs(length)), lax.exp(exponent)
 
 
 def _incomplete(lax: Any, a: Any, x: Any, name: str) -> Any:
     """Compute a function of this family: for moderate a by XLA's kernel of that name."""
     zero, one, infinity = lax.full_like(x, 0.0), lax.full_like(x, 1.0), lax.full_like(x, math.inf)
-    large = lax.bitwise_and(lax.bitwise_and(lax.gt(a, lax.full_like(a, LARGE)), lax.lt(a, infinity)),
+    large = lax.bitwise_and(lax.bitwise_and(lax.gt(a, lax.full_like(a, tails.LARGE)), lax.lt(a, infinity)),
                             lax.bitwise_and(lax.gt(x, zero), lax.lt(x, infinity)))
     moderate = getattr(lax, name)(*(lax.select(large, one, each) for each in (a, x)))
-    wide, there = (lax.select(large, each, lax.full_like(x, 2 * LARGE)) for each in (a, x))
+    wide, there = (lax.select(large, each, lax.full_like(x, 2 * tails.LARGE)) for each in (a, x))
     in_a, below = name in ("igamma_grad_a", "random_gamma_grad"), lax.lt(there, wide)
-    tail, density = if_any(lax, large, lambda: _tail(lax, wide, there, in_a=in_a), (zero, zero))
+    tail, density = tails.if_any(lax, large, lambda: _tail(lax, wide, there, in_a=in_a), (zero, zero))
     if in_a:
         tail = lax.select(below, tail, lax.neg(tail))
         tail = lax.mul(tail, density) if name == "igamma_grad_a" else lax.neg(lax.mul(tail, lax.div(there, wide)))
@@ -223,10 +213,10 @@ def _incomplete(lax: Any, a: Any, x: Any, name: str) -> Any:
 
 igamma_p = by_xla("igamma", 2, [
     lambda t, out, a, x: mul(t, igamma_grad_a(a, x)), lambda t, out, a, x: mul(t, _density(a, x))],
-    xla=kernel(_incomplete, name="igamma"))
+    xla=tails.kernel(_incomplete, name="igamma"))
 igammac_p = by_xla("igammac", 2, [
     lambda t, out, a, x: neg(mul(t, igamma_grad_a(a, x))), lambda t, out, a, x: neg(mul(t, _density(a, x)))],
-    xla=kernel(_incomplete, name="igammac"))
+    xla=tails.kernel(_incomplete, name="igammac"))
 
 
 def _slope_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
@@ -235,7 +225,7 @@ def _slope_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
 
 
 igamma_grad_a_p = by_xla("igamma_grad_a", 2, [no_derivative("the derivative of igamma(a, x) in a", "a"), _slope_in_x],
-                         xla=kernel(_incomplete, name="igamma_grad_a"))
+                         xla=tails.kernel(_incomplete, name="igamma_grad_a"))
 
 
 def _gamma_grad_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
@@ -246,7 +236,7 @@ def _gamma_grad_in_x(t: Any, out: Any, a: Any, x: Any) -> Any:
 
 random_gamma_grad_p = by_xla(
     "random_gamma_grad", 2, [no_derivative("the derivative of draws of a gamma distribution", "a"), _gamma_grad_in_x],
-    xla=kernel(_incomplete, name="random_gamma_grad"))
+    xla=tails.kernel(_incomplete, name="random_gamma_grad"))
 
 _BEFORE = 10
 """The number of terms of the series of `zeta` that are summed; the rest is an integral with corrections."""

@@ -123,7 +123,7 @@ def _t(z: Any, df: Any) -> Any:
     half = 0.5 * df
     # log(gamma(half + 1/2) / gamma(half)) - log(df / 2) / 2, which a difference of gammaln would lose.
     ratio = (densities.stirling_error(half + 0.5) - densities.stirling_error(half)
-             - half * densities.logarithmic_excess(1.0 / df))
+             - half * densities.log_excess(1.0 / df))
     return ratio - 0.5 * LOG_2PI - (half + 0.5) * fnp.log1p(fnp.square(z) / df)
 
 

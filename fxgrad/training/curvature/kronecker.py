@@ -16,7 +16,7 @@ from fxgrad import tree, vmap
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.extend import Aval, at_user_line, function_name, hide_frames, primitives, transformation
 from fxgrad.training.curvature.norms import Term, for_each_entry, in_parts, joined_terms, parts_of, term_of_use
-from fxgrad.training.curvature.passes import Sums, TracedLoss, pull_back, require_batch, trace_loss
+from fxgrad.training.curvature.passes import ExampleLoss, Sums, TracedLoss, pull_back, require_batch, trace_loss
 from fxgrad.training.curvature.rules import Layer
 from fxgrad.training.curvature.uses import ParameterUses, Use, axes_of, is_swapped, sorted_axes
 
@@ -252,10 +252,9 @@ def kfac_factors(loss: Callable[..., Any], *, sharing: str = "expand", joint_bia
     return factors
 
 
-def trace_placements(what: str, loss: Callable[..., Any], params: Any, example: Sequence[Any],
-                     ) -> tuple[TracedLoss, list[Placement | str]]:
-    """Trace the loss of one example for `what`; return also where factors belong, or why a parameter has none."""
-    traced = trace_loss(what, loss, params, example, lambda found: found.reason, shortest=0)
+def find_placements(example: ExampleLoss) -> tuple[TracedLoss, list[Placement | str]]:
+    """Return a loss with its layers, and where factors belong, or why a parameter has none."""
+    traced = example.find_layers(lambda found: found.reason, shortest=0)
     return traced, [_placement(aval, found) for aval, found in zip(traced.avals, traced.uses, strict=True)]
 
 
@@ -267,7 +266,7 @@ def _rows_of_example(loss: Callable[..., Any], params: Any, example: Sequence[An
     1 for each position that ran and 0 for others, (blocks, positions); None for all others. For parameters in a
     `while_loop`, all is summed over positions: A and G, or the vectors for "reduce", and the number of positions.
     """
-    traced, placements = trace_placements("kfac_factors", loss, params, example)
+    traced, placements = find_placements(trace_loss("kfac_factors", loss, params, example))
     biases = {}
     if joint_biases:
         weights = [number for number, found in enumerate(placements) if isinstance(found, Placement)]

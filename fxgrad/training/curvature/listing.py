@@ -11,9 +11,9 @@ from rich.table import Table
 from fxgrad import eval_shape, vmap
 from fxgrad.extend import Aval, function_name, hide_frames, transformation
 from fxgrad.text.tables import Report, add_row, new_table
-from fxgrad.training.curvature.kronecker import Placement, trace_placements
+from fxgrad.training.curvature.kronecker import find_placements
 from fxgrad.training.curvature.norms import reason_for_gradient
-from fxgrad.training.curvature.passes import TracedLoss, require_batch, trace_loss
+from fxgrad.training.curvature.passes import ExampleLoss, require_batch, trace_loss
 
 __all__ = ["LayerEntry", "Layers", "layers"]
 
@@ -94,15 +94,14 @@ def layers(loss: Callable[..., Any]) -> Callable[..., Layers]:
     @hide_frames
     def listed(params: Any, *batch: Any) -> Layers:
         require_batch("layers", batch)
-        found: list[tuple[TracedLoss, list[Placement | str]]] = []
+        found: list[ExampleLoss] = []
 
         def of_example(params: Any, *example: Any) -> float:
-            found.append((trace_loss("layers", loss, params, example, reason_for_gradient),
-                          trace_placements("layers", loss, params, example)[1]))
+            found.append(trace_loss("layers", loss, params, example))
             return 0.0
 
         eval_shape(vmap(of_example, in_axes=(None, *[0] * len(batch))), params, *batch)
-        traced, placements = found[-1]
+        traced, (_, placements) = found[-1].find_layers(reason_for_gradient), find_placements(found[-1])
         return Layers(function_name(loss), tuple(
             LayerEntry(name, aval, tuple(use.layer.kind for use in own.uses for _ in range(use.entries)),
                        tuple(use.line for use in own.uses for _ in range(use.entries)) or (own.line,),

@@ -68,7 +68,7 @@ def per_example_norms(loss: Callable[..., Any], *, by_parameter: bool = False, s
 
 def _squares_of_example(loss: Callable[..., Any], params: Any, example: Sequence[Any]) -> list[Any]:
     """Return the squared norms of the gradients of one example, one for each parameter."""
-    traced = trace_loss("per_example_norms", loss, params, example, reason_for_gradient)
+    traced = trace_loss("per_example_norms", loss, params, example).find_layers(reason_for_gradient)
     direct = [number for number, found in enumerate(traced.uses) if reason_for_gradient(found)]
     uses = [use for number, found in enumerate(traced.uses) if number not in direct for use in found.uses]
     operands, cotangents, gradients = pull_back(traced, uses, direct)

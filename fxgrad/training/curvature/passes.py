@@ -52,13 +52,37 @@ class TracedLoss(NamedTuple):
         return self.program.in_avals[self.first:self.first + len(self.uses)]
 
 
-def trace_loss(what: str, loss: Callable[..., Any], params: Any, example: Sequence[Any],
-               is_missed: Callable[[ParameterUses], Any], shortest: int = MANY_STEPS) -> TracedLoss:
-    """Trace the loss of one example for `what`; raise if it is no scalar, or a parameter has no derivative.
+class ExampleLoss(NamedTuple):
+    """The program of the loss of one example as it was traced, its inputs, and the names of its parameters."""
 
-    Layers are found in loops; those of fewer than `shortest` steps are unrolled if they have any, and all that are
-    short enough if `is_missed` holds for fewer parameters then.
-    """
+    program: Program
+    inputs: list[Any]
+    names: list[str]
+
+    def find_layers(self, is_missed: Callable[[ParameterUses], Any], shortest: int = MANY_STEPS) -> TracedLoss:
+        """Open the calls of the program, and find the uses of its parameters.
+
+        Layers are found in loops; those of fewer than `shortest` steps are unrolled if they have any, and all that are
+        short enough if `is_missed` holds for fewer parameters then.
+        """
+        program, count = self.program, len(self.names)
+        opened = opened_program(program)
+        uses = _uses_in(opened, program.captured, count)
+        if any(is_short(loop, shortest - 1) for found in uses if not is_missed(found)
+               for use in found.uses for loop in use.loops):
+            opened = opened_program(program, shortest - 1)
+            uses = _uses_in(opened, program.captured, count)
+        missed = sum(bool(is_missed(found)) for found in uses)
+        if missed:
+            unrolled = opened_program(program, MOST_STEPS)
+            more = _uses_in(unrolled, program.captured, count)
+            if sum(bool(is_missed(found)) for found in more) < missed:
+                opened, uses = unrolled, more
+        return TracedLoss(opened, self.inputs, program.captured, self.names, uses)
+
+
+def trace_loss(what: str, loss: Callable[..., Any], params: Any, example: Sequence[Any]) -> ExampleLoss:
+    """Trace the loss of one example for `what`; raise if it is no scalar, or a parameter has no derivative."""
     traced, leaves = trace_for_rewrite(what, loss, (params, *example), {})
     avals = traced.program.out_avals
     if len(avals) != 1 or avals[0].shape != ():
@@ -66,27 +90,14 @@ def trace_loss(what: str, loss: Callable[..., Any], params: Any, example: Sequen
         raise ArgumentError(at_user_line(
             f"{what}: {function_name(loss)} is to return the scalar loss of one example, and returned {returned}. "
             "Sum it, and take no axis of examples"))
-    program, count = traced.program, len(tree.leaves(params))
     names = tree.leaf_names(params, parameter_names(loss, 1)[0])
-    first = program.captured
-    for name, aval in zip(names, program.in_avals[first:first + count], strict=True):
+    first = traced.program.captured
+    for name, aval in zip(names, traced.program.in_avals[first:first + len(names)], strict=True):
         if not has_tangent(aval):
             raise DTypeError(at_user_line(
                 f"{what}: {name} is {aval.strong()}, which has no derivative. Pass it with the batch, or close over "
                 "it"))
-    opened = opened_program(program)
-    uses = _uses_in(opened, program.captured, count)
-    if any(is_short(loop, shortest - 1) for found in uses if not is_missed(found)
-           for use in found.uses for loop in use.loops):
-        opened = opened_program(program, shortest - 1)
-        uses = _uses_in(opened, program.captured, count)
-    missed = sum(bool(is_missed(found)) for found in uses)
-    if missed:
-        unrolled = opened_program(program, MOST_STEPS)
-        more = _uses_in(unrolled, program.captured, count)
-        if sum(bool(is_missed(found)) for found in more) < missed:
-            opened, uses = unrolled, more
-    return TracedLoss(opened, [*traced.captured, *leaves], first, names, uses)
+    return ExampleLoss(traced.program, [*traced.captured, *leaves], names)
 
 
 def _uses_in(opened: Program, captured: int, count: int) -> list[ParameterUses]:

@@ -123,6 +123,53 @@ def test_aux() -> None:
     assert (value, slope, aux["twice"]) == (9.0, 6.0, 6.0)
 
 
+@dataclasses.dataclass
+class Diagnosed:
+    """An unregistered dataclass: a leaf to the library."""
+
+    norm: Any
+    label: str = ""
+
+
+class Recorder:
+    """An object with a list of values."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, *values: Any) -> None:
+        self.values = [*values]
+
+
+@pytest.mark.parametrize(("aux", "message"), [
+    (lambda x: {"found": [Diagnosed(np.sum(x))]}, (
+        "f returned a Diagnosed at aux.found[0], whose value aux.found[0].norm is traced and not known when the "
+        "function has returned. A dataclass is a container if it is registered: write "
+        "@fxgrad.tree_util.register_dataclass above @dataclass of Diagnosed")),
+    (lambda x: Recorder(1.0, {"sum": np.sum(x)}), (
+        "f returned a Recorder at aux, whose value aux.values[1]['sum'] is traced and not known when the function has "
+        "returned. Return the value itself in aux, or make Recorder a container: "
+        "fxgrad.tree_util.register_pytree_node")),
+])
+def test_aux_with_objects_that_hold_traced_values(aux: Any, message: str) -> None:
+    def f(x):
+        return np.sum(x * x), aux(x)
+
+    x, line = np.ones(2), aux.__code__.co_filename
+    for what, call in {
+        "grad": lambda: grad(f, has_aux=True)(x), "value_and_grad": lambda: value_and_grad(f, has_aux=True)(x),
+        "vjp": lambda: vjp(f, x, has_aux=True), "jvp": lambda: fxgrad.jvp(f, (x,), (x,), has_aux=True),
+        "linearize": lambda: fxgrad.linearize(f, x, has_aux=True), "jacrev": lambda: fxgrad.jacrev(f, has_aux=True)(x),
+    }.items():
+        with pytest.raises(ArgumentError) as caught:
+            call()
+        assert str(caught.value).split("\n  at ")[0] == f"{what}: {message}"
+        assert str(caught.value).split("\n  at ")[1].startswith(line.rsplit("/", 1)[-1])
+    kept = grad(lambda x: (np.sum(x * x), Diagnosed(2.0, "words")), has_aux=True)(x)[1]
+    assert kept == Diagnosed(2.0, "words")
+    outer = grad(lambda y: grad(lambda x: (x * y, Diagnosed(y)), has_aux=True)(1.0)[1].norm)(3.0)
+    assert outer == 1.0
+
+
 def test_aux_through_outer_transformations() -> None:
     def f(x):
         slope, aux = grad(lambda x: (x ** 3, x ** 2), has_aux=True)(x)

@@ -636,3 +636,19 @@ def test_a_pattern_asked_for_is_that_of_the_matrix() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sparse_derivatives, "_analyze", None)  # which is not called again
         assert fxgrad.hessian(energy, sparse=True)(x).nnz == pattern.nnz
+
+
+@pytest.mark.slow
+def test_hessians_of_functions_that_take_a_gradient_of_a_while_loop() -> None:
+    """Their loops carry tables of states within tables of states, of which each input reaches a few elements."""
+    def inner(y: Any) -> Any:
+        return fnp.sum(fxgrad.lax.while_loop(lambda c: c[1] < 4, lambda c: (fnp.sin(c[0]) * y + c[0], c[1] + 1),
+                                             (y, 0))[0])
+
+    def loss(x: Any) -> Any:
+        return fnp.sum(fxgrad.grad(inner)(x) ** 2)
+
+    x = np.linspace(0.1, 1.0, 16)
+    found = fxgrad.hessian(loss, sparse=True)(x)
+    assert found.nnz == x.size
+    np.testing.assert_allclose(found.toarray(), fxgrad.hessian(loss)(x), 1e-12, 1e-12)

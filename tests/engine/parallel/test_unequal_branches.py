@@ -73,3 +73,42 @@ def test_a_jitted_branch_on_values_that_are_equal_on_all_devices(check_vma: bool
     positive, negative = np.array([0.5, 1.0, -0.2]), np.array([-0.5, -1.0, 0.2])
     np.testing.assert_allclose(fxgrad.grad(mapped, 1)(W, positive), -2.0 * positive * np.exp(-positive ** 2), 1e-14)
     np.testing.assert_allclose(fxgrad.grad(mapped, 1)(W, negative), W, 1e-14)
+
+
+def unequal_steps(x: Any) -> Any:
+    return fnp.sum(fxgrad.lax.while_loop(lambda c: fnp.sum(c) < 10.0, lambda c: c * 1.5 + fnp.sin(c), x))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_reverse_over_reverse_of_a_while_loop_whose_steps_differ_by_device(check_vma: bool) -> None:
+    def twice(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return fxgrad.grad(lambda x: fnp.sum(fxgrad.grad(lambda x: fnp.sum(function(x)))(x) ** 2))
+
+    sharded = fxgrad.shard_map(lambda x: unequal_steps(x)[None], mesh=jax.make_mesh((2,), ("i",)),
+                               in_specs=P("i"), out_specs=P("i"), check_vma=check_vma)
+    x = np.array([0.3, 2.0])
+    wanted = np.concatenate([twice(unequal_steps)(x[:1]), twice(unequal_steps)(x[1:])])
+    np.testing.assert_allclose(twice(sharded)(x), wanted, 1e-12)
+    np.testing.assert_allclose(fxgrad.jit(twice(sharded))(x), wanted, 1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_reverse_over_reverse_of_a_while_loop_that_communicates(check_vma: bool) -> None:
+    def loss(lax: Any, np: Any, x: Any) -> Any:
+        return np.sum(lax.fori_loop(0, 3, lambda _, c: c * 0.5 + np.sin(lax.psum(c, "i") * x), x) ** 2)
+
+    def through_while(x: Any) -> Any:
+        return fnp.sum(fxgrad.lax.while_loop(lambda c: c[1] < 3, lambda c: (
+            c[0] * 0.5 + fnp.sin(fxgrad.lax.psum(c[0], "i") * x), c[1] + 1), (x, 0))[0] ** 2)
+
+    def twice(grad: Any, np: Any, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return grad(lambda x: np.sum(np.sin(grad(function)(x))))
+
+    with jax.enable_x64(True):
+        wanted = jax.vmap(twice(jax.grad, jnp, lambda x: loss(jax.lax, jnp, x)), axis_name="i")(X[:2])
+    sharded = fxgrad.shard_map(twice(fxgrad.grad, fnp, through_while), mesh=jax.make_mesh((2,), ("i",)),
+                               in_specs=P("i"), out_specs=P("i"), check_vma=check_vma)
+    for got in (sharded(X[:2].ravel()), fxgrad.jit(sharded)(X[:2].ravel())):
+        np.testing.assert_allclose(got, np.ravel(wanted), 1e-12)

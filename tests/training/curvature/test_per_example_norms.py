@@ -428,6 +428,17 @@ def test_terms_that_cancel_leave_no_negative_square() -> None:
     assert not np.any(np.isnan(found))
 
 
+def test_layers_trace_the_loss_once() -> None:
+    calls = []
+
+    def loss(w: Any, x: Any) -> Any:
+        calls.append(w)
+        return fnp.sum(fnp.tanh(x @ w))
+
+    assert curvature.layers(loss)(np.ones((3, 4)), np.ones((10, 3)))["w"].kinds == ("dense",)
+    assert len(calls) == 1
+
+
 def test_layers_print_as_a_table() -> None:
     listed = curvature.layers(network)({"b": np.zeros(40), "v": np.ones((40, 2)), "w": np.ones((30, 40))},
                                        fxgrad.ShapeDtypeStruct((5, 30), np.float64), np.zeros((5, 2)))
