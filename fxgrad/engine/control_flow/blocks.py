@@ -479,8 +479,10 @@ def item(container: Any, index: Any) -> Any:
     if type(index) in (slice, tuple) and has_unknown_bound(index):
         raise refuse_bound()
     parts = index if isinstance(index, tuple) else (index,)
-    if any(type(part) is Tracer and is_unknown(part) for part in parts):
-        if isinstance(container, np.ndarray):
+    is_array = isinstance(container, np.ndarray)
+    if any(type(part) is Tracer and is_unknown(part) for part in parts) or (is_array and any(
+            type(part) is list and any(type(each) is Tracer for each in part) for part in parts)):
+        if is_array:
             found = getitem(container, index)
             return may_be(found, [container]) if type(found) is Tracer and is_view(index, found) else found
         if isinstance(container, list | tuple):
