@@ -41,7 +41,7 @@ _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetCom
 _STORES = ("append", "extend", "insert", "setdefault", "update")
 """Methods of lists and dicts that store arguments, or the items of these."""
 _SEQUENCES = ("range", "zip", "enumerate", "reversed")
-_REDUCTIONS = ("sum", "any", "all")
+_REDUCTIONS = ("sum", "any", "all", "min", "max", "len")
 
 
 def rewrite(node: FunctionNode) -> FunctionNode:
@@ -565,9 +565,10 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _reduction(self, node: ast.Call) -> ast.expr | None:
-        """Return the operator for `sum`, `any` or `all` of a comprehension, whose length and filter may be traced."""
-        if not (isinstance(node.func, ast.Name) and node.func.id in _REDUCTIONS and node.args) or node.keywords or any(
-                isinstance(each, ast.Starred) for each in node.args):
+        """Return the operator for `sum`, `max` and others of a comprehension, whose length and filter may be traced."""
+        if not (isinstance(node.func, ast.Name) and node.func.id in _REDUCTIONS and node.args) or any(
+                isinstance(each, ast.Starred) for each in node.args) or any(
+                each.arg not in ("key", "default") for each in node.keywords):
             return None
         comprehension, *others = node.args
         if not isinstance(comprehension, ast.GeneratorExp | ast.ListComp):
@@ -583,10 +584,12 @@ class _Rewriter(ast.NodeTransformer):
         if first.ifs:
             test = first.ifs[0] if len(first.ifs) == 1 else _at(ast.BoolOp(ast.And(), first.ifs), first.ifs[0])
             keep = _lambda(names, self.visit(test))
-        return self._call("reduced", [
+        call = self._call("reduced", [
             self.visit(node.func), _constant(isinstance(comprehension, ast.ListComp), node),
             _constant(len(names) if isinstance(first.target, ast.Tuple) else 0, node), self._sequence(first.iter),
             element, keep, *map(self.visit, others)], node)
+        call.keywords = [_at(ast.keyword(each.arg, self.visit(each.value)), each.value) for each in node.keywords]
+        return call
 
     def _is_place(self, node: ast.expr) -> bool:
         """Return whether an argument is a name, or an attribute or an item of one: it may be lent."""

@@ -586,6 +586,19 @@ def any_and_all_of_traced_length(x, n):
     return (best if rising else -x), peak, seen
 
 
+def extremes_of_traced_length(x, n):
+    count = int(abs(x) * n)
+    values = np.array([0.1, 0.4, -0.3, 0.9, -2.0, 3.0]) * x
+    table = np.outer(values, values + 1.0)
+    largest = max((values[k] for k in range(count)), default=-9.0)
+    farthest = max([values[k] for k in range(count + 1)], key=lambda v: abs(v - 0.2))
+    place = min((k for k in range(count)), key=lambda k: values[k], default=-1)
+    pair = min((v, k) for k, v in enumerate(values) if v > -0.8 if k != 3)
+    sums = max(sum(table[i, j] for j in range(i)) for i in range(1, n))
+    number = len([v for v in values if v > 0.0]) + len([k for k in range(count) if values[k] > 0.2])
+    return largest, farthest, place, pair, sums, number, max((v for v in values if v > 99.0), default=x)
+
+
 def numpys_functions_of_lists_of_numbers(x, n):
     values = [x, 0.5 * n, 1.0]
     while sum(values) < 9:

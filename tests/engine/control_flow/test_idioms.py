@@ -170,7 +170,7 @@ def adds_to_a_set(xs):
 
 
 def filters(xs):
-    return max([x for x in xs if x > 0])  # here
+    return np.median([x for x in xs if x > 0])  # here
 
 
 def attribute_of_one_side(xs):
