@@ -62,9 +62,7 @@ from fxgrad.engine.control_flow.lending import given_back as given_back  # noqa:
 from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
 from fxgrad.engine.control_flow.rows import has_rows as has_rows  # noqa: PLC0414  (an operator of converted code)
-from fxgrad.engine.control_flow.rows import has_rows_of_slice as has_rows_of_slice  # noqa: PLC0414
 from fxgrad.engine.control_flow.rows import row_numbers as row_numbers  # noqa: PLC0414
-from fxgrad.engine.control_flow.rows import row_numbers_of_slice as row_numbers_of_slice  # noqa: PLC0414
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
