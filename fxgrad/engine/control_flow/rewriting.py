@@ -116,14 +116,14 @@ class _Rewriter(ast.NodeTransformer):
         self._changed = ({*self._parameters, *self._around} - rebound) & changed
         given_back = _given_back(rebound.intersection(self._parameters, changed), body, nested)
         self._changed |= given_back.keys()
-        annotate(body, self._changed)
+        annotate(body, self._changed, self._outer)
         of_nested = set().union(*map(_outer_places, nested)) & self._own
         lends = any(isinstance(each, ast.Call) and any(map(self._is_place, _arguments_of(each)))
                     for each in walk_scope(body))
         parameters = self._entered(changes, given_back, start)
         rewritten = self._block(body)
         rewritten[:0] = parameters
-        if self._global or self._outer or self._asks_depth or lends:
+        if self._asks_depth or lends:
             rewritten.insert(0, _assign("~depth", self._call("depth", [], start), start))
         rewritten[:0] = [_assign(f"~depth {name}", self._call("depth", [], start), start) for name in sorted(of_nested)]
         if locals_:  # never run: it makes the names variables of this function, which its blocks share
@@ -233,7 +233,7 @@ class _Rewriter(ast.NodeTransformer):
         The last is a function that tells which names are arguments of functions that change them, if any are.
         """
         stored = (stored_names(body) | self._changed_by_nested(body)) & (self._own | self._around)
-        changed = bound_names(body) | stored
+        changed = bound_names(body) | stored | self._rebound_by_nested(body)
         changes = [_changes_of(body), *(self._changes[name] for name in sorted(self._nested_in(body)))]
         passed = {(name, ".".join(dotted(function)), place): function for each in changes
                   for name, function, place in each.passed if name in self._own | self._around}
@@ -263,10 +263,15 @@ class _Rewriter(ast.NodeTransformer):
         return set().union(*(self._changes[name].stored for name in self._nested_in(body)), set()) & (
             self._own | self._around)
 
+    def _rebound_by_nested(self, body: Sequence[ast.AST]) -> set[str]:
+        """Return the names that nested functions rebind that a block reads."""
+        return set().union(*(self._changes[name].rebound for name in self._nested_in(body)), set()) & (
+            self._own | self._around)
+
     def _places_of_nested(self, body: Sequence[ast.AST]) -> set[str]:
-        """Return the names whose arrays nested functions that a block reads change, or pass to others."""
+        """Return the names that nested functions rebind that a block reads, or whose arrays they change or pass."""
         passed = {name for nested in self._nested_in(body) for name, *_ in self._changes[nested].passed}
-        return self._changed_by_nested(body) | (passed & (self._own | self._around))
+        return self._changed_by_nested(body) | self._rebound_by_nested(body) | (passed & (self._own | self._around))
 
     def _sequence(self, node: ast.expr) -> ast.expr:
         """Return what a loop goes over: calls of `range` and its kin may have traced arguments here."""
@@ -394,8 +399,15 @@ class _Rewriter(ast.NodeTransformer):
         rebound = sorted({*names} & (self._global | self._outer))
         if not rebound:
             return node
-        check = self._call("rebinding", [_name("~depth", ast.Load(), node), _constant(rebound[0], node)], node)
-        return [_at(ast.Expr(check), node), node]
+        checks = []
+        for name in rebound:
+            args = [_constant(name, node)]
+            if name in self._outer:
+                args.append(_thunk(_name(name, ast.Load(), node)))
+            if name in self._around:
+                args.append(_name(f"~depth {name}", ast.Load(), node))
+            checks.append(self._call("rebinding", args, node))
+        return [*(_at(ast.Expr(check), node) for check in checks), node]
 
     # --- expressions ----------------------------------------------------------------------------------------------
 
@@ -676,11 +688,15 @@ class _Rewriter(ast.NodeTransformer):
 
 
 class _Changes(NamedTuple):
-    """The names of scopes outside whose arrays a function changes, or passes to others, and those that it reads."""
+    """The names of scopes outside whose arrays a function changes, or passes to others, and those that it reads.
+
+    `rebound` are those that it declares `nonlocal`.
+    """
 
     stored: set[str]
     passed: list[tuple[str, ast.expr, int | str]]
     reads: set[str]
+    rebound: set[str]
 
 
 def _with_methods(nodes: Iterable[ast.AST]) -> list[FunctionNode]:
@@ -705,24 +721,28 @@ def _changes(node: FunctionNode) -> _Changes:
     stored = inner.stored.union(*(each.stored for each in nested)) - own
     passed = [each for one in (inner, *nested) for each in one.passed if each[0] not in own and (
         dotted(each[1])[0] not in own)]
-    return _Changes(stored, passed, free_names(node))
+    rebound = _nonlocal_names(node).union(*(each.rebound for each in nested)) - own
+    return _Changes(stored, passed, free_names(node), rebound)
 
 
 def _outer_places(node: FunctionNode) -> set[str]:
-    """Return the names of scopes outside whose arrays a function may change, or pass to functions that do."""
-    names = stored_names(node.body) | {name for name, *_ in passed_names(node.body)}
+    """Return the names of scopes outside that a function may rebind, or whose arrays it, or one it calls, may change."""
+    names = stored_names(node.body) | {name for name, *_ in passed_names(node.body)} | _nonlocal_names(node)
     inner = [_outer_places(each) for each in _with_methods(nested_functions(node.body))]
     return names.union(*inner) - _own_names(node)
 
 
 def _own_names(node: FunctionNode) -> set[str]:
     """Return the names of a function's own variables: what it binds, but for those of scopes outside."""
-    outer = {name for each in walk_scope(node.body) if isinstance(each, ast.Nonlocal) for name in each.names}
-    return bound_names(node.body) - outer | {*parameter_names(node.args)}
+    return bound_names(node.body) - _nonlocal_names(node) | {*parameter_names(node.args)}
+
+
+def _nonlocal_names(node: FunctionNode) -> set[str]:
+    return {name for each in walk_scope(node.body) if isinstance(each, ast.Nonlocal) for name in each.names}
 
 
 def _changes_of(body: Nodes) -> _Changes:
-    return _Changes(stored_names(body), passed_names(body), set())
+    return _Changes(stored_names(body), passed_names(body), set(), set())
 
 
 def _changed_in(changes: _Changes) -> set[str]:

@@ -166,12 +166,23 @@ def test_changes_of_attributes_and_globals_in_a_callee_are_refused():
         def add():
             nonlocal count
             count += 1
+        by_another_name = add
         if x > 0:
-            add()
+            by_another_name()
         return x + count
+
+    def keep_if_positive(x):
+        global TOTAL
+        if x > 0:
+            TOTAL = x
+
+    def of_module_in_its_own_block(x):
+        keep_if_positive(x)
+        return x
 
     for function, what in ((attribute, "a Counter is changed inside"),
                            (of_module, "`TOTAL` belongs to a scope outside and is assigned inside"),
+                           (of_module_in_its_own_block, "`TOTAL` belongs to a scope outside and is assigned inside"),
                            (closure, "`count` belongs to a scope outside and is assigned inside")):
         with pytest.raises(ControlFlowError, match=re.escape(what)) as refused:
             jit(converted(function))(1.0)
