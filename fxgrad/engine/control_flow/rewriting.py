@@ -217,8 +217,10 @@ class _Rewriter(ast.NodeTransformer):
         changed = self._changed_names([node.target, *node.body], node.iter, node.live, node.turn)  # type: ignore[attr-defined]
         binds = bound_names([node.target, *node.body])
         begin = _at(ast.Assign([self.visit(node.target)], _name("~item", ast.Load(), node.target)), node.target)
+        rebinding = [_at(ast.Expr(check), node.target) for check in self._rebinding(
+            bound_names(node.target), node.target)]
         reads = self._places_of_nested(node.body)
-        defined = [self._inner(body, [begin, *self._block(node.body)], binds, node.target, "~item", reads)]
+        defined = [self._inner(body, [*rebinding, begin, *self._block(node.body)], binds, node.target, "~item", reads)]
         at = node.iter
         stops: ast.expr = _constant(None, at)
         if flags:
@@ -396,20 +398,30 @@ class _Rewriter(ast.NodeTransformer):
         return [*before, *(found if isinstance(found, list) else [found])]
 
     def _noting_rebinding(self, node: ast.stmt, names: Iterable[str]) -> Any:
-        rebound = sorted({*names} & (self._global | self._outer))
-        if not rebound:
-            return node
+        checks = self._rebinding(names, node)
+        return [*(_at(ast.Expr(check), node) for check in checks), node] if checks else node
+
+    def _rebinding(self, names: Iterable[str], at: ast.AST) -> list[ast.expr]:
+        """Return the checks for the names of scopes outside among those that are about to be assigned."""
         checks = []
-        for name in rebound:
-            args = [_constant(name, node)]
+        for name in sorted({*names} & (self._global | self._outer)):
+            args = [_constant(name, at)]
             if name in self._outer:
-                args.append(_thunk(_name(name, ast.Load(), node)))
+                args.append(_thunk(_name(name, ast.Load(), at)))
             if name in self._around:
-                args.append(_name(f"~depth {name}", ast.Load(), node))
-            checks.append(self._call("rebinding", args, node))
-        return [*(_at(ast.Expr(check), node) for check in checks), node]
+                args.append(_name(f"~depth {name}", ast.Load(), at))
+            checks.append(self._call("rebinding", args, at))
+        return checks
 
     # --- expressions ----------------------------------------------------------------------------------------------
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
+        self.generic_visit(node)
+        checks = self._rebinding([node.target.id], node)
+        if checks:
+            both = _at(ast.Tuple([*checks, node.value], ast.Load()), node)
+            node.value = _at(ast.Subscript(both, _constant(1, node), ast.Load()), node)
+        return node
 
     def visit_RowsCall(self, node: RowsCall) -> Any:
         return self._call(node.operator, [self.visit(each) for each in node.elts], node)
@@ -726,7 +738,7 @@ def _changes(node: FunctionNode) -> _Changes:
 
 
 def _outer_places(node: FunctionNode) -> set[str]:
-    """Return the names of scopes outside that a function may rebind, or whose arrays it, or one it calls, may change."""
+    """Return the names of scopes outside that a function may rebind, or whose arrays it or its callees may change."""
     names = stored_names(node.body) | {name for name, *_ in passed_names(node.body)} | _nonlocal_names(node)
     inner = [_outer_places(each) for each in _with_methods(nested_functions(node.body))]
     return names.union(*inner) - _own_names(node)

@@ -171,6 +171,30 @@ def test_changes_of_attributes_and_globals_in_a_callee_are_refused():
             by_another_name()
         return x + count
 
+    def walrus(x):
+        count = 0.0
+
+        def double(v):
+            nonlocal count
+            return (count := v * 2)
+        by_another_name = double
+        if x > 0:
+            x = by_another_name(x)
+        return x + count
+
+    def target(x):
+        count = 0
+
+        def count_to(v):
+            nonlocal count
+            for count in range(3):
+                v = v + count
+            return v
+        by_another_name = count_to
+        if x > 0:
+            x = by_another_name(x)
+        return x + count
+
     def keep_if_positive(x):
         global TOTAL
         if x > 0:
@@ -183,7 +207,8 @@ def test_changes_of_attributes_and_globals_in_a_callee_are_refused():
     for function, what in ((attribute, "a Counter is changed inside"),
                            (of_module, "`TOTAL` belongs to a scope outside and is assigned inside"),
                            (of_module_in_its_own_block, "`TOTAL` belongs to a scope outside and is assigned inside"),
-                           (closure, "`count` belongs to a scope outside and is assigned inside")):
+                           *((function, "`count` belongs to a scope outside and is assigned inside")
+                             for function in (closure, walrus, target))):
         with pytest.raises(ControlFlowError, match=re.escape(what)) as refused:
             jit(converted(function))(1.0)
         assert "the traced `if` at test_hazards.py" in str(refused.value)
