@@ -61,7 +61,8 @@ from fxgrad.engine.control_flow.lending import entered as entered  # noqa: PLC04
 from fxgrad.engine.control_flow.lending import given_back as given_back  # noqa: PLC0414
 from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
-from fxgrad.engine.control_flow.rows import has_rows as has_rows  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.rows import has_elements as has_elements  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.rows import has_rows as has_rows  # noqa: PLC0414
 from fxgrad.engine.control_flow.rows import row_numbers as row_numbers  # noqa: PLC0414
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice
 from fxgrad.engine.control_flow.slices import call as call_on_slices

@@ -3,6 +3,9 @@
 The rows are views of the array in NumPy. Such a loop is written twice: as it is, and with `m[k]` in the place of `row`,
 which is `m[k]` with the last `k` after the loop; a column is `m[:, k]`. At run time the second one runs if `m` is an
 array with rows, and traced code may change it. In `for row in m[a:b]` the bounds must be known.
+
+Elements of an array that its loop changes, `for i, v in enumerate(x): x[i] = 2 * v`, are read by number too, at the
+beginning of each turn: a third form of the loop, for arrays with one axis.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from fxgrad.engine.user_source import copy_tree
 
 
 class RowsCall(ast.Tuple):
-    """A call of `operator`, `has_rows` or `row_numbers`, with the elements as arguments."""
+    """A call of `operator`, `has_rows`, `has_elements` or `row_numbers`, with the elements as arguments."""
 
     operator: str
 
@@ -39,10 +42,19 @@ def has_rows(*sources: tuple[Any, ...]) -> bool:
 
     Each is an array, whether its columns are meant, and the bounds and step of a slice of them, which must be known.
     """
-    return current.get() is not None and all(
-        is_array(array) and (np.ndim(array) == 2 if columns else np.ndim(array) > 1) and all(
-            each is None or isinstance(each, int | np.integer) for each in bounds) and bounds[2] != 0 and len(
-            row_numbers(array, columns, *bounds)) > 0 for array, columns, *bounds in sources)
+    return all(is_array(array) and (np.ndim(array) == 2 if columns else np.ndim(array) > 1) and _can_count(
+        array, columns, *bounds) for array, columns, *bounds in sources)
+
+
+def has_elements(*sources: tuple[Any, ...]) -> bool:
+    """Return whether the same holds for arrays with one axis, whose elements are meant."""
+    return all(is_array(array) and np.ndim(array) == 1 and _can_count(array, *others) for array, *others in sources)
+
+
+def _can_count(array: Any, columns: bool, *bounds: Any) -> bool:
+    return current.get() is not None and bounds[2] != 0 and all(
+        each is None or isinstance(each, int | np.integer) for each in bounds) and len(
+        row_numbers(array, columns, *bounds)) > 0
 
 
 def row_numbers(array: Any, columns: bool, *bounds: Any) -> range:
@@ -194,13 +206,34 @@ class _Loops(ast.NodeTransformer):
         target, source = self._numbered(copy_tree(node.target), node.iter, rows, numbers)
         body = [self.visit(_Rows(rows, numbers).visit(copy_tree(each))) for each in node.body]
         again = ast.copy_location(ast.For(target, source, body, []), node)
-        after = [ast.copy_location(ast.Assign([ast.copy_location(ast.Name(name, ast.Store()), node.target)], _Rows(
-            rows, numbers).visit(ast.copy_location(ast.Name(name, ast.Load()), node.target))), node)
-            for name in rows if name in self._used_outside]
-        test = _call("has_rows", [ast.copy_location(ast.Tuple(_arguments(each, node.iter), ast.Load()), node.iter)
-                                  for each in rows.values()], node.iter)
+        after = [self._assignment(name, rows, numbers, node.target) for name in rows if name in self._used_outside]
+        test = self._test("has_rows", rows, node.iter)
         plain = self.generic_visit(copy_tree(node))
+        stored = stored_names(node.body)
+        elements = {name: source for name, source in rows.items() if not source.columns and isinstance(
+            source.array, ast.Name) and source.array.id in stored}
+        if elements:
+            plain = self._over_elements(node, elements, plain)
         return ast.copy_location(ast.If(test, [again, *after], [plain]), node)
+
+    def _over_elements(self, node: ast.For, elements: Mapping[str, _Source], plain: ast.stmt) -> ast.If:
+        """Return a loop that reads elements of arrays at the beginning of a turn, or else the plain one."""
+        numbers = {name: f"~row {self._count} of {place}" for place, name in enumerate(elements)}
+        target, source = self._numbered(copy_tree(node.target), node.iter, elements, numbers)
+        begin = [self._assignment(name, elements, numbers, node.target) for name in elements]
+        loop = ast.copy_location(ast.For(target, source, [*begin, *map(self.visit, copy_tree(node.body))], []), node)
+        return ast.copy_location(ast.If(self._test("has_elements", elements, node.iter), [loop], [plain]), node)
+
+    @staticmethod
+    def _assignment(name: str, rows: Mapping[str, _Source], numbers: Mapping[str, str], at: ast.AST) -> ast.stmt:
+        """Return the statement that gives the name of a row its value."""
+        value = _Rows(rows, numbers).visit(ast.copy_location(ast.Name(name, ast.Load()), at))
+        return ast.copy_location(ast.Assign([ast.copy_location(ast.Name(name, ast.Store()), at)], value), at)
+
+    @staticmethod
+    def _test(operator: str, rows: Mapping[str, _Source], at: ast.AST) -> ast.expr:
+        return _call(operator, [ast.copy_location(ast.Tuple(_arguments(each, at), ast.Load()), at)
+                                for each in rows.values()], at)
 
     def _numbered(self, target: ast.expr, source: ast.expr, rows: Mapping[str, _Source],
                   numbers: Mapping[str, str]) -> tuple[ast.expr, ast.expr]:

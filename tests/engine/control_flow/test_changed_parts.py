@@ -439,6 +439,30 @@ def columns_and_several_sources(x, n):
     return m, cube
 
 
+def elements_of_changed_arrays(x, n):
+    a, total, numbers = np.cos(np.arange(5.0) * x), 0.0, [x, 0.5, -x]
+    for i, value in enumerate(a):
+        if value > x - n:
+            a[i] = -value
+        a[(i + 1) % 5] += value * x
+        total += value
+    for value in a:
+        a[0] += value
+        value *= 2.0
+        total += value
+    for one, other in zip(a, a[1:]):  # noqa: B905, RUF007  (of unequal length)
+        if one > other:
+            a[0], a[2] = one, other + one
+    for k, value in enumerate(a[::-1]):
+        a[k] -= value * n
+        if a[k] > 3.0:
+            break
+    for i, value in enumerate(numbers):
+        if value > 0:
+            numbers[i] = value * 2.0
+    return a, total, value, k, numbers
+
+
 def orthogonal_columns(x, n):
     q = np.cos(np.outer(np.arange(4.0), np.arange(1.0, 4.0)) * x + n)
     for j, column in enumerate(q.T):
@@ -545,7 +569,7 @@ CASES = [rows_of_a_matrix, known_rows, slices, rows_in_containers, attributes, r
          arguments_by_keyword, indices_are_computed_once, nested_function, integers, early_returns, sorted_rows,
          orthogonalized, rows_beside_rows, eliminated, two_rows, two_rows_of_a_known_array, pivoted, rows_of_attributes,
          loops_over_rows, rows_of_slices, last_rows, rows_of_parameters_and_attributes, loops_over_others,
-         columns_and_several_sources, orthogonal_columns, attributes_of_that_name,
+         columns_and_several_sources, orthogonal_columns, attributes_of_that_name, elements_of_changed_arrays,
          copies_do_not_change, an_exception_that_is_caught]
 
 
@@ -558,7 +582,8 @@ def test_parts_change_as_in_numpy(function: Any, args: tuple[float, int]) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [rows_of_a_matrix, slices, attributes, two_rows, pivoted, loops_over_rows,
-                                      rows_of_slices, columns_and_several_sources, orthogonal_columns])
+                                      rows_of_slices, columns_and_several_sources, orthogonal_columns,
+                                      elements_of_changed_arrays])
 def test_gradients_and_batches(function: Any) -> None:
     assert_differentiable(function)
 
