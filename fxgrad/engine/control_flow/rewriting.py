@@ -608,7 +608,7 @@ class _Rewriter(ast.NodeTransformer):
         if first.ifs:
             test = first.ifs[0] if len(first.ifs) == 1 else _at(ast.BoolOp(ast.And(), first.ifs), first.ifs[0])
             keep = _lambda(names, self.visit(test))
-        call = self._call("reduced", [
+        call: Any = self._call("reduced", [
             self.visit(node.func), _constant(isinstance(comprehension, ast.ListComp), node),
             _constant(len(names) if isinstance(first.target, ast.Tuple) else 0, node), self._sequence(first.iter),
             element, keep, *map(self.visit, others)], node)

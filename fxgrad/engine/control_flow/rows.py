@@ -110,9 +110,9 @@ def _source_of(node: ast.expr, columns: bool) -> _Source | None:
     """Return what a loop over an expression gets rows from, or columns if it is a `.T` and may be; None for others."""
     bounds = None
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-        if not _has_simple_bounds(node.slice):
+        bounds, node = node.slice, node.value
+        if not _has_simple_bounds(bounds):
             return None
-        node, bounds = node.value, node.slice
     columns = columns and _is_transposed(node)
     array = node.value if columns and isinstance(node, ast.Attribute) else node
     return _Source(array, columns, bounds) if _is_place(array) else None
@@ -142,6 +142,8 @@ def _changed_rows(node: ast.For, columns: bool = True, used_outside: Collection[
     """
     items = _items(node.target, node.iter)
     sources = {name: source for name, each in items if (source := _source_of(each, columns)) is not None}
+    if not sources or node.orelse:
+        return {}
     changed = stored_names(node.body) | {
         each.id for statement in walk_scope(node.body) if isinstance(statement, ast.Expr) and isinstance(
             call := statement.value, ast.Call) and changed_by_call(call) is None
@@ -161,7 +163,7 @@ def _changed_rows(node: ast.For, columns: bool = True, used_outside: Collection[
     targets = {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
     inside = {each.id for function in nested_functions(node.body) for each in ast.walk(function)
               if isinstance(each, ast.Name)}
-    if node.orelse or rebound_names(node.body) & (roots | rows.keys()) or targets & roots or inside & rows.keys():
+    if not rows or rebound_names(node.body) & (roots | rows.keys()) or targets & roots or inside & rows.keys():
         return {}
     return rows
 
@@ -208,7 +210,7 @@ class _Loops(ast.NodeTransformer):
         again = ast.copy_location(ast.For(target, source, body, []), node)
         after = [self._assignment(name, rows, numbers, node.target) for name in rows if name in self._used_outside]
         test = self._test("has_rows", rows, node.iter)
-        plain = self.generic_visit(copy_tree(node))
+        plain: Any = self.generic_visit(copy_tree(node))
         stored = stored_names(node.body)
         elements = {name: source for name, source in rows.items() if not source.columns and isinstance(
             source.array, ast.Name) and source.array.id in stored}
