@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from fxgrad.engine.frontend.operands import (
     cast_operand,
     constant_array,
     default_float_dtype,
+    from_nested,
     is_concrete,
     is_staging,
     new_array,
@@ -65,7 +67,8 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     del order  # executors choose the memory layout
     if are_python_numbers(a):
         return array_of_numbers(np.asarray(a), as_dtype_or_none(dtype))
-    array = operand(a)
+    is_cast = dtype is not None and isinstance(a, list | tuple)
+    array = from_nested(a, functools.partial(asarray, dtype=dtype)) if is_cast else operand(a)
     aval = aval_of(array)  # raises for strings and objects
     if dtype is not None and type(array) is Tracer and aval.weak:
         refuse_imaginary(aval.dtype, dtypes.canonical(dtype))

@@ -277,6 +277,20 @@ def test_custom_gradient_as_jax() -> None:
     np.testing.assert_allclose(rows, jax.vmap(jax.grad(reference), (0, None))(X.astype("f"), 2.0), rtol=1e-6)
 
 
+def test_custom_gradient_by_the_pullback_of_a_function_with_integers() -> None:
+    arguments = {"places": np.array([1, 2, 3]), "scale": np.float32(0.1)}, np.ones(3, np.float32)
+
+    def function(p: Any, x: Any) -> Any:
+        return (x * x * p["places"]).sum() * p["scale"]
+    ours = fxgrad.custom_gradient(lambda p, x: fxgrad.vjp(function, p, x))
+    theirs = jax.grad(jax.custom_gradient(lambda p, x: jax.vjp(function, p, x)), (0, 1), allow_int=True)(*arguments)
+    for found in (grad(ours, (0, 1), allow_int=True), jit(grad(ours, (0, 1), allow_int=True))):
+        (slopes, by_x) = found(*arguments)
+        assert slopes["places"].dtype == theirs[0]["places"].dtype == fxgrad.float0
+        np.testing.assert_allclose(slopes["scale"], theirs[0]["scale"], rtol=1e-6)
+        np.testing.assert_allclose(by_x, theirs[1], rtol=1e-6)
+
+
 def test_closure_convert_finds_what_is_closed_over() -> None:
     def outer(x: Any, n: Any) -> Any:
         inner, captured = fxgrad.closure_convert(lambda y: np.sin(y * x) + n, 1.0)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -160,3 +161,18 @@ def test_numbers_of_derived_classes() -> None:
                 if found.dtype != wanted.dtype or found.tolist() != wanted.tolist():
                     wrong.append(f"function {index}, {number!r}: {found}, {wanted} is expected")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("first", [np.float32(0.7), np.ones(2, np.float32)], ids=["scalar", "array"])
+def test_numbers_of_a_list_keep_their_digits_in_a_dtype_that_is_asked_for(first: Any) -> None:
+    number = 0.1 if np.ndim(first) == 0 else [0.1, 0.2]
+
+    def lists(module: Any, x: Any) -> Any:
+        return (module.asarray([x, number], dtype="float64"), module.array([[x, number], [number, x]], dtype="float64"),
+                module.asarray((x, number, x), dtype="complex128"))
+    with jax.enable_x64(True):
+        expected = jax.jit(lambda x: lists(jnp, x))(first)
+    for found in (lists(fnp, first), fxgrad.jit(lambda x: lists(fnp, x))(first)):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+            assert one.dtype == other.dtype

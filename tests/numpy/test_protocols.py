@@ -132,3 +132,62 @@ def test_computed_ints_are_ints() -> None:
     assert isinstance(count, numbers.Integral)
     assert (f"{count:03d}", divmod(count, 2), round(count, -1), "abcd"[count], hash(count)) == (
         "003", (1, 1), 0, "d", hash(3))
+
+
+A, B = np.array([[1.5, 0.1, 3.0], [2.0, 0.7, -1.0]]), np.array([0.0, 2.0, 0.3])
+FILLED: dict[str, Callable[[Any, Any], Any]] = {
+    "divide": lambda a, b: np.divide(a, b, out=np.zeros_like(a), where=b != 0),
+    "number": lambda a, b: np.divide(1.0, b, out=np.full(3, 0.1), where=b != 0),
+    "known mask": lambda a, b: np.power(a, 0.5, out=np.zeros((2, 3)), where=np.abs(A) == A),
+    "arccosh": lambda a, b: np.arccosh(a, out=a.copy(), where=a > 1),
+    "arcsin": lambda a, b: np.arcsin(b, out=b.copy(), where=b < 1),
+    "wider": lambda a, b: np.multiply(b, 2.0, out=np.ones((2, 3)), where=a > 0),
+    "without a mask": lambda a, b: np.add(a, b, out=np.empty((2, 3))),
+    "integers": lambda a, b: np.floor_divide(np.array([7, 8, 9]), (b > 0).astype(int), out=np.array([1, 2, 3]),
+                                             where=b > 0),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("name", FILLED)
+def test_a_ufunc_fills_an_array_that_the_call_makes(name: str, dtype: str) -> None:
+    function = FILLED[name]
+    a, b = A.astype(fxgrad.dtypes.canonical(dtype)), B.astype(fxgrad.dtypes.canonical(dtype))
+    expected = function(a, b)
+    for found in (jit(function)(a, b), fxgrad.vmap(function, in_axes=(0, None))(np.stack([a, a]), b)[1]):
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(np.asarray(found, float), np.asarray(expected, float),
+                                   rtol=4 * float(fxgrad.dtypes.finfo(dtype).eps))
+    if dtype == "float64" and name != "integers":
+        direction = np.cos(np.arange(6.0)).reshape(2, 3), np.array([0.0, 0.3, 0.4])
+        ahead, behind = (function(*(x + step * d for x, d in zip((a, b), direction, strict=True))) for step in (
+            1e-6, -1e-6))
+        for slope in (fxgrad.jvp(function, (a, b), direction)[1], jit(lambda *given: fxgrad.jvp(
+                function, given, direction)[1])(a, b)):
+            np.testing.assert_allclose(slope, (ahead - behind) / 2e-6, rtol=1e-6, atol=1e-8)
+        by_a, by_b = fxgrad.grad(lambda *given: np.sum(function(*given)), argnums=(0, 1))(a, b)
+        np.testing.assert_allclose(np.sum(by_a * direction[0]) + np.sum(by_b * direction[1]),
+                                   np.sum(ahead - behind) / 2e-6, rtol=1e-6)
+        assert np.all(np.isfinite(by_b))
+
+
+def test_an_array_that_the_call_makes_must_hold_the_results() -> None:
+    with pytest.raises(fxgrad.errors.DTypeError, match=(
+            r"^np\.divide: the result is of dtype float64, and out of dtype int64, which cannot hold it\. Make out of "
+            r"dtype float64\n")):
+        fxgrad.grad(lambda a: np.sum(np.divide(a, 2.0, out=np.zeros((2, 3), np.int64))))(A)
+
+
+def test_converted_functions_fill_arrays_that_have_names() -> None:
+    def quotients(a: Any, b: Any) -> Any:
+        out = np.zeros_like(a)
+        np.divide(a, b, out=out, where=b != 0)
+        np.sqrt(out, out=out, where=out > 0.1)
+        out[0] += 3.0
+        return out
+    converted = fxgrad.python_control_flow(quotients)
+    np.testing.assert_allclose(jit(converted)(A, B), quotients(A, B), rtol=1e-12)
+    slope = jit(fxgrad.grad(lambda a: np.sum(converted(a, B))))(A)
+    expected = (np.sum(quotients(A + 1e-6, B)) - np.sum(quotients(A - 1e-6, B))) / 2e-6
+    np.testing.assert_allclose(np.sum(slope), expected, rtol=1e-6)
+    assert np.all(slope[:, 0] == 0)

@@ -221,11 +221,16 @@ _TRACED = object()
 def match_trees(what: str, expected_name: str, expected: TreeDef, given_name: str, given: Any) -> list[Any]:
     """Return the leaves of `given`; raise `TreeError` unless its structure is `expected`."""
     leaves, structure = tree.flatten(given)
-    if structure != expected:
+    if structure != expected and structure != _rebuilt(expected):
         raise TreeError(at_user_line(
             f"{what}: {given_name} must be a container like {expected_name}; {expected_name} has the structure "
             f"{expected}, and {given_name} has {structure}"))
     return leaves
+
+
+def _rebuilt(structure: TreeDef) -> TreeDef:
+    """Return the structure of what users receive: outputs of dtype float0 are leaves there."""
+    return tree.structure(tree.unflatten(structure, [np.zeros(())] * structure.num_leaves))
 
 
 def tangent_leaf(what: str, value: Any, aval: Aval, where: Callable[[], str], kind: str = "tangent",

@@ -53,6 +53,8 @@ class Block:
         self.cells: Mapping[str, CellType] = {}  # the variables of a statement's block
         self.before: Mapping[str, Any] = {}  # their values before it
         self.live: Sequence[str] = ()  # those that the block gives new values
+        self.is_side = False  # of a branch between statements, which a check can take the place of
+        self.raised: BaseException | None = None  # by a `raise` in it
 
     def __enter__(self) -> Self:
         self._token = block.set(self)
@@ -71,6 +73,14 @@ class Block:
 
 block: ContextVar[Block | None] = ContextVar("traced_block", default=None)
 tries: ContextVar[int] = ContextVar("blocks_of_try", default=0)
+
+
+class SideRaisesError(Exception):
+    """A side of a branch raises `error` whenever it runs."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
 
 
 class _Unset:
@@ -480,6 +490,8 @@ def item(container: Any, index: Any) -> Any:
     if type(index) in (slice, tuple) and has_unknown_bound(index):
         raise refuse_bound()
     parts = index if isinstance(index, tuple) else (index,)
+    if container is np.r_ or container is np.c_:
+        return _joined(container, parts)
     is_array = isinstance(container, np.ndarray)
     if any(type(part) is Tracer and is_unknown(part) for part in parts) or (is_array and any(
             type(part) is list and any(type(each) is Tracer for each in part) for part in parts)):
@@ -501,6 +513,25 @@ def item(container: Any, index: Any) -> Any:
         if isinstance(container, dict):
             raise refuse("a traced value is no key of a dict. Keep the values in an array, and select by position")
     return container[index]
+
+
+def _joined(container: Any, parts: tuple[Any, ...]) -> Any:
+    """Return `numpy.r_[parts]` or `numpy.c_[parts]`, of traced values too, in the dtype of NumPy's."""
+    if not any(type(leaf) is Tracer for leaf in tree.leaves(parts)):
+        return container[parts]
+    zeros = tree.map(_zeros_like, parts)
+    arrays = [np.r_[part] if type(part) is slice else
+              fnp.asarray(part, np.asarray(zero).dtype) if type(part) in (list, tuple) else part
+              for part, zero in zip(parts, zeros, strict=True)]
+    return convert((fnp.r_ if container is np.r_ else fnp.c_)[tuple(arrays)], container[zeros].dtype)
+
+
+def _zeros_like(value: Any) -> Any:
+    """Return zeros of the type of a traced value for NumPy: a Python number for a traced one."""
+    if type(value) is not Tracer:
+        return value
+    zeros = np.zeros(value.shape, value.dtype)
+    return zeros.item() if value.weak_type and not value.shape else zeros
 
 
 def stacked(items: Sequence[Any]) -> Any:
@@ -569,13 +600,21 @@ def rebinding(name: str, variable: FunctionType | None = None, depth: int = 0) -
         inner = inner.parent
 
 
-def raising() -> None:
-    """Raise a refusal if an exception is about to be raised in a traced block."""
+def raising(error: Any = None) -> Any:
+    """Return an exception that is about to be raised; raise a refusal if no check can take its place."""
     around = block.get()
-    if around is not None:
+    if around is None:
+        return error
+    outer: Block | None = around
+    while outer is not None and outer.what != "while":
+        outer = outer.parent
+    if error is None or outer is not None or not around.is_side:  # a `while` might have no other end
         raise refuse(f"`raise` stands inside {around.text}: the block is traced whether it runs or not, so the "
-                     "exception cannot depend on the condition. Return a NaN or a flag, and raise outside of the "
-                     "compiled function")
+                     "exception cannot depend on the condition. Give the `raise` an `if` of its own with a traced "
+                     "condition, which becomes a check; or return a NaN or a flag, and raise outside of the compiled "
+                     "function")
+    around.raised = error() if isinstance(error, type) else error
+    return around.raised
 
 
 def known(value: Any, what: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
+from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow.arrays import (
     BlockArrays,
     Item,
@@ -28,9 +29,11 @@ from fxgrad.engine.control_flow.arrays import (
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
     Block,
+    SideRaisesError,
     block,
     note_choice,
     refuse,
+    template,
     undo,
 )
 from fxgrad.engine.control_flow.names import RESULT, is_generated
@@ -102,12 +105,13 @@ _Result = Callable[[], tuple[Values, Left]]
 
 
 def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: str, named: Any,
-                containers: Containers) -> _Side:
+                containers: Containers, is_statement: bool = False) -> _Side:
     """Trace one side of a branch, which is named as the function `named`.
 
     `result` returns the values that it leaves, and which of their arrays others may have.
 
-    Lists and dicts that it changes are added to `containers`, and have their items again.
+    Lists and dicts that it changes are added to `containers`, and have their items again. Raises `SideRaisesError` if
+    the side of a statement ends in a `raise`.
     """
     values: dict[str, Flat | None] = {}
     kept: dict[str, Flat] = {}
@@ -116,6 +120,7 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
     outputs: list[Any] = []
     shared_arrays: dict[tuple[str, int], list[Any]] = {}
     around = Block("if" if what == "rest" else what, repeats=False)
+    around.is_side = is_statement
 
     def call() -> list[Any]:
         with around:
@@ -145,6 +150,8 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
     try:
         traced = trace_body(what, shown, call, [], [])
     except Exception as error:
+        if error is around.raised:
+            raise SideRaisesError(error) from None
         where = (f"code at {around.line}, which runs if {_JUMPS[when == 'true']}" if what == "rest" else
                  f"side of the `{what}` at {around.line} for a condition that is {when}")
         if not any(each.startswith("while tracing the ") for each in getattr(error, "__notes__", ())):
@@ -169,6 +176,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
     predicate = truth(condition, what)
     containers = Containers(cells)
     sides: list[_Side] = []
+    raises, error = False, None
     for _ in tries_for(what):
         sides.clear()
         try:
@@ -176,12 +184,22 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
                 arrays = BlockArrays(cells, before, live, owned, names.stored, items)
                 run = functools.partial(_run_side, function, arrays)
                 leave = functools.partial(_left_values, cells, live, arrays, containers)
-                sides.append(_trace_side(run, leave, what, when, then, containers))
+                sides.append(_trace_side(run, leave, what, when, then, containers, is_statement=True))
                 write(cells, before)
+        except SideRaisesError as found:
+            raises, error = when == "true", found.error
+            break
         finally:
             write(cells, before)
         if sides[0].values.keys() == sides[1].values.keys():  # if one side changes a list, both have it
             break
+    if error is not None:  # the other side runs, for the values of this one are never used
+        form, values = template(f"{type(error).__name__}: {error}")
+        check(comparison.not_(predicate) if raises else predicate, form, *values)
+        rest = other if raises else then
+        if rest is not None:
+            rest()
+        return
     write(cells, containers.change(_choose(what, predicate, sides, containers, returned)))
 
 

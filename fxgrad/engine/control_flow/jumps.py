@@ -2,6 +2,9 @@
 
 What follows a branch that ends in a jump moves into the other branch, so that one choice remains one. Flags that Python
 knows are tested by Python.
+
+A branch that only raises is marked: with a traced condition it is a check, and what follows is computed anyway. A
+`while` around it ends by a flag too, for it might have no other end.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import copy
 from collections.abc import Iterable, Sequence
 
 from fxgrad.engine.control_flow.names import (
+    RAISED,
     RESULT,
     RETURNED,
     bound_names,
@@ -58,6 +62,15 @@ def constant(value: bool | None, at: ast.AST) -> ast.expr:
     return ast.copy_location(ast.Constant(value), at)
 
 
+def only_raises(block: Sequence[ast.stmt]) -> bool:
+    """Return whether a block is a `raise` with an exception, and at most the assignment of its message."""
+    if not block or not isinstance(block[-1], ast.Raise) or block[-1].exc is None:
+        return False
+    before = block[:-1]
+    return not before or (len(before) == 1 and isinstance(before[0], ast.Assign) and len(before[0].targets) == 1
+                          and isinstance(before[0].targets[0], ast.Name))
+
+
 def falls_through(statements: Sequence[ast.stmt]) -> bool:
     """Return whether the end of a block may be reached, as far as jumps tell."""
     for statement in statements:
@@ -78,9 +91,15 @@ class JumpLowering:
 
     def __init__(self) -> None:
         self._count = 0
+        self._whiles = 0  # how many `while` loops are around
+        self._ends_by_raise = False  # whether a branch in a `while` only raises
 
     def function(self, body: Block) -> Block:
         """Return the body of a function with at most one `return`, as its last statement."""
+        lowered = self._function(body)
+        return [assign(RAISED, constant(False, body[0]), body[0]), *lowered] if self._ends_by_raise else lowered
+
+    def _function(self, body: Block) -> Block:
         last = body[-1]
         if isinstance(last, ast.Return) and not _returns(body[:-1]):
             return [*self._block(body[:-1], None)[0], last]
@@ -104,6 +123,8 @@ class JumpLowering:
                 assert loop is not None
                 flag = loop[isinstance(statement, ast.Continue)]
                 return [*out, assign(flag, constant(True, statement), statement)], {flag}
+            if isinstance(statement, ast.Raise):
+                return [*out, statement], set()
             branches = _as_branches(statement, self) if isinstance(statement, ast.Match) else None
             if branches is not None:
                 after, jumps = self._block([*branches, *rest], loop)
@@ -127,6 +148,7 @@ class JumpLowering:
             after, more = self._block(rest, loop)
             if after and jumps:
                 out.append(_unless(jumps, after))
+                self._mark_raise(out)
             else:
                 out += after
             return out, jumps | more
@@ -138,9 +160,9 @@ class JumpLowering:
         body, other = [*statement.body], [*statement.orelse]
         falls, other_falls = falls_through(body), falls_through(other)
         if not (falls and other_falls):
-            if falls:
+            if falls and not only_raises(body):
                 body += rest
-            elif other_falls:
+            elif other_falls and not only_raises(other):
                 other += rest
             rest = []
         body, jumps = self._block(body, loop)
@@ -151,7 +173,26 @@ class JumpLowering:
         elif not other_falls and more == {RETURNED}:
             branch.returned = False  # type: ignore[attr-defined]
         out.append(branch)
+        self._mark_raise(out)
         return jumps | more, rest
+
+    def _mark_raise(self, out: Block) -> None:
+        """Mark the branch at the end of a block if one side only raises: `raises` is the condition of that side."""
+        branch = out[-1]
+        assert isinstance(branch, ast.If)
+        raises, other_raises = only_raises(branch.body), only_raises(branch.orelse)
+        if raises == other_raises:
+            return
+        branch.raises = raises  # type: ignore[attr-defined]
+        if self._whiles:
+            self._count += 1
+            self._ends_by_raise = True
+            name, test = f"~raises {self._count}", branch.test
+            tested, raised = (ast.copy_location(ast.Name(each, ast.Load()), test) for each in (name, RAISED))
+            condition: ast.expr = tested if raises else ast.copy_location(ast.UnaryOp(ast.Not(), tested), test)
+            either = ast.copy_location(ast.BoolOp(ast.Or(), [raised, condition]), test)
+            out[-1:] = [assign(name, test, test), assign(RAISED, either, test), branch]
+            branch.test = ast.copy_location(ast.Name(name, ast.Load()), test)
 
     def _loop(self, out: Block, statement: ast.While | ast.For, rest: Sequence[ast.stmt],
               ) -> tuple[set[str], Sequence[ast.stmt]]:
@@ -165,7 +206,9 @@ class JumpLowering:
                 ast.Name(name, ast.Load()), statement.orelse[-1]), statement.orelse[-1]) for name in results]
             rest = [*(assign(name, ast.copy_location(
                 ast.Name(f"~{name} {self._count}", ast.Load()), statement), statement) for name in results), *rest]
+        self._whiles += isinstance(statement, ast.While)
         body, jumps = self._block(statement.body, (stops, skips))
+        self._whiles -= isinstance(statement, ast.While)
         if skips in jumps:
             body.insert(0, assign(skips, constant(False, statement), statement))
         flags = [flag for flag in (stops, RETURNED) if flag in jumps]
@@ -181,6 +224,8 @@ class JumpLowering:
         else:
             loop = ast.While(statement.test, body, [])
         out += [assign(flag, constant(False, statement), statement) for flag in flags if flag != RETURNED]
+        if isinstance(loop, ast.While) and self._ends_by_raise:
+            flags.append(RAISED)
         loop.flags = tuple(flags)  # type: ignore[union-attr]
         out.append(ast.copy_location(loop, statement))
         if not falls_through([statement]):

@@ -12,6 +12,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 OPERATORS = "~operators"
 RESULT = "~result"
 RETURNED = "~returned"
+RAISED = "~raised"
 CHANGES = "~changes"
 """Names of generated variables begin with `~`, which no name in Python does."""
 CHANGING_METHODS = ("sort", "fill")

@@ -69,11 +69,13 @@ from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
 from fxgrad.engine.control_flow.structures import containers_in, is_record
 from fxgrad.engine.control_flow.variables import Names, cells_of, truth, write
+from fxgrad.engine.frontend.protocol import written
 from fxgrad.engine.ops.comparison import not_ as logical_not
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import function_name, is_library_file
+from fxgrad.errors import FxgradError
 from fxgrad.lax.bodies import trace_body
 
 Thunk = Callable[[], Any]
@@ -173,7 +175,7 @@ def unset(*flags: Any) -> Any:
     return True if unknown is None else logical_not(unknown)
 
 
-def assertion(test: Any, message: Thunk | None) -> Any:
+def assertion(test: Any, message: Thunk | None, source: str) -> Any:
     """Return what an `assert` statement tests: `test` if Python knows it, and else True, with a check in the program.
 
     A failed `assert` in a traced block is a check too, for the block may not run.
@@ -182,10 +184,32 @@ def assertion(test: Any, message: Thunk | None) -> Any:
     if not unknown and (block.get() is None or test):
         return test
     refuse_in_try("assert")
-    given = "assertion failed" if message is None else message()
-    form, values = template(given if isinstance(given, Text | np.ndarray) or type(given) is Tracer else str(given))
-    check(truth(test, "assert") if unknown else False, form, *values)
+    _check(truth(test, "assert") if unknown else False, message, source)
     return True
+
+
+def not_raising(test: Any, raises: bool, message: Thunk, source: str) -> Any:
+    """Return the condition of an `if` of which the side for `raises` raises an exception.
+
+    It is `test` if Python knows that, and else the condition of the other side, with a check in the program.
+    """
+    if not is_unknown(test):
+        return test
+    refuse_in_try("raise")
+    condition = truth(test, "if")
+    _check(logical_not(condition) if raises else condition, message, source)
+    return not raises
+
+
+def _check(condition: Any, message: Thunk | None, source: str) -> None:
+    """Add a check; `source` is its text if the message has traced values in other ways than f-strings have."""
+    try:
+        given = "assertion failed" if message is None else message()
+        text = given if isinstance(given, Text | np.ndarray) or type(given) is Tracer else str(given)
+    except FxgradError:
+        text = source
+    form, values = template(text)
+    check(condition, form, *values)
 
 
 # --- loops ----------------------------------------------------------------------------------------------------------
@@ -514,7 +538,10 @@ def changing(owner: Any, name: str) -> Any:
         out = kwargs.get("out")
         if type(out) is ArrayItems:
             del kwargs["out"]
-            result = called(function)(*args, **kwargs)
+            if isinstance(function, np.ufunc) and "where" in kwargs:
+                result = written(function, out.value, *args, **kwargs)
+            else:
+                result = called(function)(*args, **kwargs)
             del args, kwargs  # they may hold the array
             out[...] = result
             return out.value
@@ -718,12 +745,33 @@ def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
     """Return `numpy.array(data)`, of traced numbers too, in the dtype of NumPy's."""
     if type(data) is TracedSlice and not (args or kwargs):
         return data.copy()
-    if not _has_tracers(data) or kwargs.keys() - {"dtype"} or len(args) > 1:
+    if not _has_tracers(data) or kwargs.keys() - {"dtype", "copy", "order", "ndmin"} or len(args) > 1:
         return np.array(data, *args, **kwargs)
-    dtype = args[0] if args else kwargs.get("dtype")
+    array = _in_dtype(data, args[0] if args else kwargs.get("dtype"))
+    if "ndmin" in kwargs:
+        array = fnp.array(array, copy=False, ndmin=kwargs["ndmin"])
+    return copy.copy(array) if kwargs.get("copy", True) else array
+
+
+def _asarray(function: Callable[..., Any], data: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return `numpy.asarray(data)`, or what a function like it returns: a traced array itself, if the dtype is its."""
+    if type(data) is TracedSlice and not (args or kwargs):
+        return data
+    if not _has_tracers(data) or kwargs.keys() - {"dtype", "copy", "order"} or len(args) > 1:
+        return function(data, *args, **kwargs)
+    array = _in_dtype(data, args[0] if args else kwargs.get("dtype"))
+    if function is np.ascontiguousarray:
+        array = fnp.atleast_1d(array)
+    return copy.copy(array) if kwargs.get("copy") else array
+
+
+def _in_dtype(data: Any, dtype: Any) -> Any:
+    """Return an array, or a container of traced numbers, as an array; without a dtype in that of NumPy's."""
     if dtype is None:
         dtype = np.result_type(*[aval_of(value).dtype for value in tree.leaves(data)])
-    return copy.copy(fnp.asarray(data, dtype=dtype))
+    if type(data) is Tracer and not data.weak_type and data.dtype == np.dtype(dtype):
+        return data
+    return fnp.asarray(data, dtype=dtype)
 
 
 def _full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
@@ -739,12 +787,6 @@ def _number(kind: type, *args: Any) -> Any:
             dtypes.kind_of(args[0].dtype) != "c" or issubclass(kind, np.complexfloating)):
         return convert(args[0], np.dtype(kind))
     return kind(*args)
-
-
-def _asarray(data: Any, *args: Any, **kwargs: Any) -> Any:
-    if type(data) in (Tracer, TracedSlice) and not (args or kwargs):
-        return data
-    return _array(data, *args, **kwargs) if _has_tracers(data) else np.asarray(data, *args, **kwargs)
 
 
 def _has_tracers(data: Any) -> bool:
@@ -973,7 +1015,9 @@ _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", 
          "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "abs", "power", "hypot", "copysign",
          "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod"}
 _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
-                             sorted: _sorted, isinstance: _isinstance, np.array: _array, np.asarray: _asarray}
+                             sorted: _sorted, isinstance: _isinstance, np.array: _array,
+                             **{each: functools.partial(_asarray, each)
+                                for each in (np.asarray, np.asanyarray, np.ascontiguousarray)}}
 _TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool, complex: _complex, type: _type_of}
 _FUNCTIONS_OF_NUMPY = (np.ufunc, type(np.concatenate))
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}

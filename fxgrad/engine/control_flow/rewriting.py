@@ -179,6 +179,8 @@ class _Rewriter(ast.NodeTransformer):
         return f"~{word} {self._count}"
 
     def visit_If(self, node: ast.If) -> Any:
+        if hasattr(node, "raises"):
+            return self._raising_branch(node, node.raises)
         then, other = self._new("then"), self._new("else")
         changed = self._changed_names([*node.body, *node.orelse], node.test, node.live)  # type: ignore[attr-defined]
         reads = self._places_of_nested([*node.body, *node.orelse])
@@ -194,6 +196,25 @@ class _Rewriter(ast.NodeTransformer):
             args += [_constant(what, test), _constant(getattr(node, "returned", None), test)]
         choose = self._call("if_", args, test)
         return [*defined, _at(ast.Expr(choose), test)]
+
+    def _raising_branch(self, node: ast.If, raises: bool) -> ast.stmt:
+        """Return the `if` of which one side only raises: a traced condition is checked, and the other side runs."""
+        *before, statement = node.body if raises else node.orelse
+        error: ast.expr = statement.exc  # type: ignore[attr-defined]
+        source = _constant(ast.unparse(error), error)
+        parts: list[ast.expr] = [source]
+        text = error.args[0] if isinstance(error, ast.Call) and len(error.args) == 1 and not error.keywords else None
+        if before:  # it is not run if the condition is traced
+            is_bound = isinstance(text, ast.Name) and bound_names(before) == {text.id}
+            text = before[0].value if is_bound else None  # type: ignore[attr-defined]
+        if text is not None and not isinstance(text, ast.Starred):
+            text = copy_tree(text)
+            kind = ast.unparse(error.func)  # type: ignore[attr-defined]
+            parts = [_constant(f"{kind}: ", error), *(text.values if isinstance(
+                text, ast.JoinedStr) else [_at(ast.FormattedValue(text, -1), text)])]
+        message = _thunk(self._formatted(_at(ast.JoinedStr(parts), error)))
+        test = self._call("not_raising", [self.visit(node.test), _constant(raises, node.test), message, source], error)
+        return _at(ast.If(test, self._block(node.body), self._block(node.orelse)), node)
 
     def visit_While(self, node: ast.While) -> Any:
         test, body = self._new("test"), self._new("body")
@@ -338,12 +359,16 @@ class _Rewriter(ast.NodeTransformer):
         if node.msg is not None:
             message = _thunk(self._formatted(node.msg) if isinstance(node.msg, ast.JoinedStr) else self.visit(node.msg))
             node.msg = self.visit(copy_tree(node.msg))
-        node.test = self._call("assertion", [self.visit(node.test), message], node.test)
+        source = _constant("" if node.msg is None else ast.unparse(node.msg), node.test)
+        node.test = self._call("assertion", [self.visit(node.test), message, source], node.test)
         return node
 
     def visit_Raise(self, node: ast.Raise) -> Any:
         self.generic_visit(node)
-        return [_at(ast.Expr(self._call("raising", [], node)), node), node]
+        if node.exc is None:
+            return [_at(ast.Expr(self._call("raising", [], node)), node), node]
+        node.exc = self._call("raising", [node.exc], node.exc)
+        return node
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         value = node.value

@@ -239,8 +239,38 @@ def record_flat(tape: Tape, call: Callable[..., Any], what: str, function: Any) 
     leaves, out_tree = output
     for index, leaf in enumerate(leaves):
         if leaf_aval(leaf) is None:
-            _refuse_output(what, function_name(function), out_tree, index, leaf)
+            if not _is_float0(leaf):
+                _refuse_output(what, function_name(function), out_tree, index, leaf)
+            leaves[index] = _NoValues(np.zeros(leaf.shape, bool))
+    if any(type(leaf) is _NoValues for leaf in leaves):
+        leaves, out_tree = tree.flatten(tree.unflatten(out_tree, leaves))
     return leaves, out_tree
+
+
+@tree.register_pytree_node_class
+class _NoValues:
+    """An output of dtype float0 in the tree of a trace: a leaf of bools there, of dtype float0 where it is rebuilt.
+
+    Programs have no float0. Bools have the same derivatives, none, and get the axes that `vmap` and `scan` add.
+    """
+
+    def __init__(self, bools: Any) -> None:
+        self.bools = bools
+
+    def tree_flatten(self) -> tuple[tuple[Any], None]:
+        return (self.bools,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, children: tuple[Any]) -> Any:
+        bools = children[0]
+        if isinstance(bools, tree.ShapeDtypeStruct):
+            return tree.ShapeDtypeStruct(bools.shape, dtypes.float0)
+        # Names of leaves, and other marks, have no shape.
+        return np.zeros(bools.shape, dtypes.float0) if hasattr(bools, "shape") else cls(bools)
+
+
+def _is_float0(leaf: Any) -> bool:
+    return getattr(leaf, "dtype", None) == dtypes.float0
 
 
 def finish_trace(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> TracedCall:
@@ -263,10 +293,6 @@ def refuse_repeated_effects(traced: TracedCall, what: str) -> None:
 
 def _refuse_output(what: str, name: str, structure: TreeDef, index: int, leaf: Any) -> None:
     names = tree.leaf_names(tree.unflatten(structure, range(structure.num_leaves)), "output")
-    if getattr(leaf, "dtype", None) == dtypes.float0:
-        raise ArgumentError(at_user_line(
-            f"{what}: {name} returned at {names[index]} the gradient of an integer argument (dtype float0), which "
-            "cannot be traced. Leave the integer argument out of argnums, or do not return its gradient"))
     if isinstance(leaf, np.ndarray | np.generic):
         check_dtype(leaf, f"{what}: {names[index]} of {name}")
     raise ArgumentError(at_user_line(

@@ -7,6 +7,7 @@ nothing else refers to the old one: no other name, no container, no view, no cal
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.dtypes import DType
 from fxgrad.engine.hints import conversion_hint
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
@@ -121,11 +123,16 @@ def _cast_result(symbol: str, array: Tracer, result: Tracer) -> Tracer:
         raise ShapeError(at_user_line(
             f"x {symbol}= y: the result has shape {aval.shape} and x has shape {own.shape}, which cannot change in "
             f"place. Write x = x {symbol} y"))
-    if aval.dtype != own.dtype and _KINDS.index(_kind_text(aval.dtype)) > _KINDS.index(_kind_text(own.dtype)):
+    if not can_store(own.dtype, aval.dtype):
         raise DTypeError(at_user_line(
             f"x {symbol}= y: the result is of dtype {aval.dtype.name} and x of dtype {own.dtype.name}, which cannot "
             f"change in place. Write x = x {symbol} y, or convert the result: (x {symbol} y).astype(x.dtype)"))
     return convert(result, own.dtype, own.weak)
+
+
+def can_store(own: DType, dtype: DType) -> bool:
+    """Return whether NumPy stores numbers of `dtype` in an array of the dtype `own`."""
+    return _KINDS.index(_kind_text(dtype)) <= _KINDS.index(_kind_text(own))
 
 
 def _kind_text(dtype: Any) -> str:
@@ -214,11 +221,31 @@ def option_error(name: str, array: Any, option: str) -> MutationError:
     return _mutation_error(f"np.{name}(..., {option}=...)", array, "{target} = {call}", without=option)
 
 
+_MAKERS = frozenset({"zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "empty", "empty_like", "array",
+                     "copy"})
+"""Functions and methods whose results are new arrays."""
+
+
+def is_out_new() -> bool:
+    """Return whether the running call makes the array for `out=` itself: `np.divide(a, b, out=np.zeros(3))`."""
+    call = running_code().expression
+    outs = [each.value for each in call.keywords if each.arg == "out"] if isinstance(call, ast.Call) else []
+    if not outs or not isinstance(outs[0], ast.Call):
+        return False
+    function = outs[0].func
+    return (function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")) in _MAKERS
+
+
 def out_error(name: str, out: Any) -> MutationError:
     """Return the error for a ufunc with `out=`, which NumPy arrays call for `S *= k` too."""
     statement = running_code().statement
     assignment = augmented_assignment(statement)
     if assignment is None:
+        call = running_call()
+        if call is not None and {"out", "where"} <= call.keywords.keys():
+            kept = {"out": f"{call.keywords['out']}.copy()", "where": call.keywords["where"]}
+            options = ", ".join(f"{key}={value}" for key, value in kept.items())
+            return _mutation_error(name, out, f"{{target}} = {call.function}({call.arguments(*kept)}, {options})")
         return option_error(name, out, "out")
     if getattr(out, "base", None) is not None:
         assignment = item_assignment(statement, at="fxgrad.numpy.at({array})") or assignment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from array import array as buffer
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import jax
@@ -61,13 +61,16 @@ def operand(value: Any) -> Any:
     return value
 
 
-def from_nested(values: Sequence[Any]) -> Any:
+def from_nested(values: Sequence[Any], to_dtype: Callable[[Any], Any] | None = None) -> Any:
     """Return a nested list as an array: NumPy's, unless it holds traced or jax arrays, which are then stacked.
 
-    Python's numbers give way to the arrays and scalars beside them.
+    Python's numbers give way to the arrays and scalars beside them. With `to_dtype`, which makes arrays of one dtype,
+    they keep their digits.
     """
     found: dict[Any, Any] = {}
     _collect_types(values, found)
+    if to_dtype is not None and (len(found) > 1 or Tracer in found):
+        return from_nested([to_dtype(value) for value in values])
     if not any(type(one) is Tracer or isinstance(one, jax.Array) for one in found.values()):
         array = np.asarray(values)
         return array if len(found) < 2 or array.dtype.kind not in "iufcO" else _promote_collected(array, found)

@@ -13,9 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import PYTHON_SCALARS
 from fxgrad.engine.frontend.inplace import (
     CHANGING_FUNCTIONS,
+    can_store,
     function_error,
+    is_out_new,
     option_error,
     out_error,
     ufunc_at_error,
@@ -24,10 +28,12 @@ from fxgrad.engine.frontend.operands import wide_dtype
 from fxgrad.engine.frontend.ufuncs import Elementwise
 from fxgrad.engine.frontend.views import VIEWS, note_view
 from fxgrad.engine.hints import NOTHING_INSTEAD, conversion_hint
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.call_cache import replay_calls
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import UnsupportedError
+from fxgrad.errors import DTypeError, UnsupportedError
 
 Function = Callable[..., Any]
 
@@ -52,6 +58,8 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
         raise _unsupported(_ufunc_text(ufunc), method)
     out = options.pop("out", None)
     if out is not None and any(array is not None for array in out):
+        if method == "__call__" and len(out) == 1 and is_out_new():
+            return written(ufunc, out[0], *inputs, **options)
         raise out_error(ufunc.__name__, out[0])
     if method == "__call__":
         return function(*inputs, **options)
@@ -64,6 +72,27 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
     if options.get("where") is True:
         del options["where"]
     return getattr(function, method)(*inputs, **options)
+
+
+def written(ufunc: Any, out: Any, *inputs: Any, where: Any = True, **options: Any) -> Any:
+    """Return what an array holds after a ufunc has written its results to it, where a mask is true.
+
+    Other elements are computed at an inner point of all domains and not used, so that derivatives there are 0.
+    """
+    function, choose = _ufuncs.get(ufunc) or _special_function(ufunc), _functions[np.where]
+    if function is None:
+        raise _unsupported(_ufunc_text(ufunc))
+    inner = 2.0 if ufunc is np.arccosh else 0.5
+    if where is not True:
+        inputs = tuple(each if type(each) in PYTHON_SCALARS else choose(
+            where, each, inner if dtypes.is_inexact(aval_of(each).dtype) else 1) for each in inputs)
+    result, own = function(*inputs, **options), aval_of(out)
+    if not can_store(own.dtype, aval_of(result).dtype):
+        raise DTypeError(at_user_line(
+            f"{_ufunc_text(ufunc)}: the result is of dtype {aval_of(result).dtype.name}, and out of dtype "
+            f"{own.dtype.name}, which cannot hold it. Make out of dtype {aval_of(result).dtype.name}"))
+    result = convert(_functions[np.broadcast_to](result, own.shape), own.dtype)
+    return result if where is True else choose(where, result, out)
 
 
 def _special_function(ufunc: Any) -> Function | None:

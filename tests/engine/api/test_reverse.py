@@ -138,6 +138,41 @@ def test_allow_int() -> None:
     assert result[1] == 3.0
 
 
+WEIGHTS = {"places": np.array([1, 2, 3]), "scale": np.float32(0.1)}
+ROWS = np.ones((2, 3), np.float32)
+
+
+def pulled_back(module: Any, function: Any, p: Any, x: Any) -> Any:
+    output, pullback = module.vjp(lambda x: function(p, x), x)
+    return output, pullback(output)
+
+
+@pytest.mark.parametrize("call", {
+    "plain": lambda m, f, p, x: f(p, x),
+    "jit": lambda m, f, p, x: m.jit(f)(p, x),
+    "vmap": lambda m, f, p, x: m.vmap(f, in_axes=(None, 0))(p, np.stack([x, x])),
+    "jit of vmap": lambda m, f, p, x: m.jit(m.vmap(lambda x: f(p, x), out_axes=-1))(np.stack([x, x])),
+    "jvp": lambda m, f, p, x: m.jvp(lambda x: f(p, x), (x,), (x,)),
+    "linearize": lambda m, f, p, x: m.linearize(lambda x: f(p, x), x)[1](x),
+    "vjp": pulled_back,
+    "scan": lambda m, f, p, x: m.lax.scan(lambda c, r: (c, f(p, r)), x, np.stack([x, x])),
+    "cond": lambda m, f, p, x: m.lax.cond(x[0, 0] > 0, f, lambda p, x: f(p, 2 * x), p, x),
+    "checkpoint": lambda m, f, p, x: m.checkpoint(f)(p, x),
+    "eval_shape": lambda m, f, p, x: m.eval_shape(f, p, x),
+    "aux": lambda m, f, p, x: m.value_and_grad(lambda x: (x.sum(), f(p, x)), has_aux=True)(x),
+}.items(), ids=lambda call: call[0])
+def test_gradients_of_integers_come_out_of_traced_functions_as_in_jax(call: Any) -> None:
+    arguments = {"places": np.array([1, 2, 3]), "scale": np.float32(0.1)}, np.ones((2, 3), np.float32)
+    found, expected = (
+        call[1](module, module.grad(lambda p, x: (x * p["places"]).sum() * p["scale"], (0, 1), allow_int=True),
+                *arguments) for module in (fxgrad, jax))
+    assert fxgrad.tree.structure(found) == fxgrad.tree.structure(expected)
+    for ours, theirs in zip(fxgrad.tree.leaves(found), fxgrad.tree.leaves(expected), strict=True):
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        if isinstance(theirs, jax.Array):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
 def test_unused_arguments_and_constant_functions() -> None:
     assert grad(lambda x, y: x * 2.0, argnums=(0, 1))(1.0, np.float32(5)) == (2.0, 0.0)
     np.testing.assert_array_equal(grad(lambda x: 3.0)(np.ones(2)), [0.0, 0.0])

@@ -62,3 +62,9 @@ def caught(x: Any) -> Any:
 def elementwise(x: Any) -> Any:
     assert x > 0
     return x
+
+
+@python_control_flow
+def formatted(x: Any) -> Any:
+    assert x >= 0, "%e has no root" % x  # noqa: UP031
+    return np.sqrt(x)

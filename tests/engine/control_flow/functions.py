@@ -659,6 +659,7 @@ ROOTS, STEPS, SERIES, PIECES, ARRAYS, PROCESSES, REFUSED = (
 
 CASES = [
     Case(asserted_root, (2.0,), ROOTS),
+    Case(checked_root, (2.0,), ROOTS),
     Case(newton_root, (2.0,), ROOTS), Case(bisection, (5.0,), ROOTS), Case(secant, (2.0,), ROOTS),
     Case(regula_falsi, (2.0,), ROOTS), Case(fixed_point, (0.7,), ROOTS), Case(kepler, (1.0, 0.3), ROOTS),
     Case(kepler, (1.0, 0.9), ROOTS), Case(halley, (2.0,), ROOTS), Case(lambert_w, (1.5,), ROOTS),
@@ -707,10 +708,6 @@ CASES = [
                                                     "{test}: both "
          "sides of a traced condition are traced, so the recursion would not end. Write a `while` loop, with a stack "
          "in an array if needed"),
-    Case(checked_root, (2.0,), REFUSED, False, "`raise` stands inside the traced `if` at {test}: the block is traced "
-                                               "whether it runs or not, so the exception cannot depend on the "
-                                               "condition. Return a NaN or a flag, and raise outside of the compiled "
-                                               "function"),
     Case(found_or_none, (SORTED, 4.0), REFUSED, False, "the function returns None on one path and i64[] on another, "
                                                        "and a traced condition chooses. In the place of None, give "
                                                        "values of the same type, and beside them a flag: found = True "

@@ -11,7 +11,16 @@ import pytest
 import fxgrad
 from fxgrad import grad, jit, python_control_flow, vmap
 from fxgrad.errors import CheckError, ControlFlowError
-from tests.engine.control_flow.assertions import absolute, caught, elementwise, halving, known, positive, root
+from tests.engine.control_flow.assertions import (
+    absolute,
+    caught,
+    elementwise,
+    formatted,
+    halving,
+    known,
+    positive,
+    root,
+)
 
 
 def raised(call: Any, *args: Any) -> str:
@@ -27,6 +36,7 @@ def test_compiled_functions_raise_with_the_message_and_the_line() -> None:
     assert jit(root)(4.0) == 2.0
     assert raised(jit(root), -4.0) == "-4.0 has no root"
     assert raised(jit(absolute), -11.0) == ""
+    assert raised(vmap(formatted), np.array([1.0, -4.0])).startswith("'%e has no root' % x\n")
     assert (jit(absolute)(11.0), jit(absolute)(-9.0)) == (11.0, 9.0)
 
 

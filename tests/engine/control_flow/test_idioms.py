@@ -302,3 +302,51 @@ def test_types_of_numpys_and_full_take_traced_numbers() -> None:
                 np.complex64(x), np.float64(n) / 3)
     for args in ((1.5, 2), (-0.5, 1)):
         assert_as_numpy(converted_numbers, args)
+
+
+JOINED: dict[str, Callable[..., Any]] = {
+    "matrix and column": lambda m, v, s: np.c_[m, v],
+    "columns": lambda m, v, s: np.c_[v, v * 2, [v[0], 0.1, s]],
+    "blocks": lambda m, v, s: np.r_[np.c_[m, np.zeros((3, 3))], np.c_[np.eye(3), m]],
+    "numbers": lambda m, v, s: np.r_[v, s, 1.0, 2],
+    "list": lambda m, v, s: np.r_[[s, 0.1], v],
+    "slices": lambda m, v, s: (np.r_[0:1:0.25, v], np.r_[0:1:5j, s]),
+    "axes": lambda m, v, s: (np.r_["0,2", v, v], np.r_["-1", m, m]),
+    "conditions": lambda m, v, s: (np.r_[v > 0.15, True], np.r_[[1, 2], s > 0]),
+    "nested": lambda m, v, s: np.c_[[[s, 1.0], [2.0, s]], [[s], [0.1]]],
+}
+ARRAYS: dict[str, Callable[..., Any]] = {
+    "asarray": lambda m, v, s: (np.asarray(s), np.asarray(s, np.float32), np.asarray(v, int),
+                                np.asarray([v, v * s], float)),
+    "other names": lambda m, v, s: (np.asanyarray(v), np.ascontiguousarray(m.T), np.ascontiguousarray(s)),
+    "axes": lambda m, v, s: (np.array(v, ndmin=2), np.array([s, 0.1], ndmin=3), np.array(m, order="C")),
+    "copies": lambda m, v, s: (np.array(v, copy=True), np.array(v, dtype=v.dtype, copy=False), np.array(v, copy=None)),
+    "mixed": lambda m, v, s: (np.array([v[0], 0.1]), np.asarray([s > 0, 1.5]), np.asarray((v, (s, s, 0.1)))),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("function", [*JOINED.values(), *ARRAYS.values()],
+                         ids=[*JOINED, *(f"{each} of arrays" for each in ARRAYS)])
+def test_arrays_of_traced_values_are_made_in_the_dtype_of_numpys(function: Callable[..., Any], dtype: str) -> None:
+    m, v = np.arange(9.0).reshape(3, 3) + 0.1, np.array([0.1, 0.2, 0.3])
+    assert_as_numpy(function, (m.astype(dtype), v.astype(dtype), 0.7))
+    assert_as_numpy(function, (m.astype(dtype), v.astype(dtype), np.float32(0.7)))
+
+
+def test_what_asarray_returns_is_the_callers_array() -> None:
+    """Unless the dtype is another one: NumPy would change the array of the caller."""
+    def changes(x: Any, dtype: Any) -> Any:
+        y = np.asarray(x, dtype)
+        y[0] = 5.0
+        return y.sum()
+
+    def caller(x: Any, dtype: Any) -> Any:
+        x = x * 2
+        return changes(x, dtype) + x[0]
+    call = jit(python_control_flow(caller), static_argnums=1)
+    assert call(np.array([0.1, 2.0]), np.float32) == caller(np.array([0.1, 2.0]), np.float32)
+    with pytest.raises(ControlFlowError, match=(
+            r"^y\[\.\.\.\] = v changes the array of `y`, which another name, a container or a view has too and would "
+            r"see change in NumPy\. Write y = y\.copy\(\) before\n")):
+        call(np.array([0.1, 2.0]), np.float64)

@@ -1,0 +1,209 @@
+"""An `if` of which one side only raises is a check where its condition is traced."""
+
+# ruff: noqa: RET503, UP031, UP032  (the functions are written as users write them)
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fxgrad import grad, jit, python_control_flow, vmap
+from fxgrad.errors import CheckError
+
+
+def checked_chain(x):
+    if x < 0:
+        y = -x
+    elif x < 1:
+        y = x * x
+    else:
+        raise ValueError(f"{x} is too large")
+    return 2 * y
+
+
+def newton_by_for(a, tolerance):
+    x = a
+    for _ in range(50):
+        following = 0.5 * (x + a / x)
+        if abs(following - x) < tolerance:
+            return following
+        x = following
+    raise RuntimeError("no convergence")
+
+
+def newton_by_while(a, tolerance):
+    x, turns = a, 0
+    while True:
+        following = 0.5 * (x + a / x)
+        if abs(following - x) < tolerance:
+            break
+        turns += 1
+        if turns > 20:
+            message = "no convergence after {} turns".format(20)
+            raise RuntimeError(message)
+        x = following
+    return following
+
+
+def place_of(values, wanted):
+    for place in range(len(values)):
+        if values[place] == wanted:
+            break
+    else:
+        raise LookupError("not found", wanted)
+    return place
+
+
+def sums_by_steps(rows, step):
+    total = 0.0
+    for i in range(rows.shape[0]):
+        if rows[i, 0] < 0:
+            raise ValueError("row %d is negative" % i)
+        position = 0.0
+        while position < rows[i, 0]:
+            if not step > 0:
+                raise ArithmeticError
+            position = position + step
+        total = total + position * rows[i, 1]
+    return total
+
+
+ROWS = np.array([[1.1, 0.1], [2.7, 0.2]])
+
+
+@pytest.mark.parametrize(("function", "args", "wrong", "error", "text"), [
+    (checked_chain, (0.5,), (1.5,), ValueError, "1.5 is too large"),
+    (newton_by_for, (2.0, 1e-10), (2.0, -1.0), RuntimeError, "no convergence"),
+    (newton_by_while, (2.0, 1e-10), (2.0, -1.0), RuntimeError, "no convergence after 20 turns"),
+    (place_of, (ROWS[:, 0], 2.7), (ROWS[:, 0], 2.0), LookupError, None),
+    (sums_by_steps, (ROWS, 0.5), (-ROWS, 0.5), ValueError, "row 0 is negative"),
+    (sums_by_steps, (ROWS, 0.5), (ROWS, -0.5), ArithmeticError, ""),
+], ids=["elif", "for", "while", "for else", "inner", "without text"])
+def test_a_side_that_only_raises_is_a_check(function, args, wrong, error, text):
+    compiled = jit(python_control_flow(function))
+    np.testing.assert_allclose(compiled(*args), function(*args), rtol=1e-12)
+    np.testing.assert_array_equal(python_control_flow(function)(*args), function(*args))
+    if function is not place_of:
+        direction = np.cos(np.arange(np.size(args[0]))).reshape(np.shape(args[0]))
+        ahead, behind = (function(args[0] + step * direction, *args[1:]) for step in (1e-6, -1e-6))
+        for gradient in (grad(python_control_flow(function)), jit(grad(python_control_flow(function))), grad(compiled)):
+            np.testing.assert_allclose(np.sum(gradient(*args) * direction), (ahead - behind) / 2e-6, rtol=1e-6)
+    for call in (python_control_flow(function), compiled):
+        with pytest.raises(error) as raised:
+            call(*wrong)
+        assert text is None or str(raised.value) == text
+    assert jit(vmap(python_control_flow(function), in_axes=(0, *[None] * (len(args) - 1))))(
+        np.stack([args[0], args[0]]), *args[1:]).shape == (2,)
+
+
+def test_a_check_made_of_raise_names_the_entry_and_the_line():
+    def root(x):
+        if x < 0:
+            raise ValueError("negative")
+        return np.sqrt(x)
+
+    for batched in (vmap(python_control_flow(root)), jit(vmap(python_control_flow(root)))):
+        np.testing.assert_array_equal(batched(np.array([1.0, 4.0])), [1.0, 2.0])
+        with pytest.raises(CheckError) as raised:
+            batched(np.array([1.0, -4.0]))
+        first = root.__code__.co_firstlineno
+        assert str(raised.value) == (
+            f"ValueError: negative\n  at test_raised_errors.py:{first + 2} (in root)\n  in entry 1 of the batch")
+
+
+def test_a_text_that_needs_the_digits_of_a_traced_value_is_given_as_it_is_written():
+    def root(x):
+        if x < 0:
+            raise ValueError("%e is negative" % x)
+        return np.sqrt(x)
+
+    with pytest.raises(ValueError, match=r"^-4\.000000e\+00 is negative$"):
+        jit(python_control_flow(root))(-4.0)
+    with pytest.raises(CheckError) as raised:
+        vmap(python_control_flow(root))(np.array([1.0, -4.0]))
+    assert str(raised.value).partition("\n")[0] == "ValueError('%e is negative' % x)"
+
+
+def fail(why):
+    raise RuntimeError(f"failed: {why}")
+
+
+def raises_in_a_side(x, mode):
+    if x > 1.5:
+        y = x
+    elif mode == "strict":
+        text = "x must be"
+        text += " above 1.5"
+        raise ValueError(text)
+    else:
+        y = -x
+    return 2 * y
+
+
+def raises_in_callees(x, mode):
+    if x > 10:
+        fail("too large")
+    for i in range(3):
+        if x > i:
+            if mode == "strict":
+                fail(mode)
+            x = x + 0.1
+    return x
+
+
+def raises_at_the_end(x, mode):
+    if x > 0:
+        return 2 * x
+    fail(mode)
+
+
+def caught_in_the_side(x, mode):
+    if x > 0:
+        try:
+            raise KeyError(mode)
+        except KeyError:
+            y = 3 * x
+    else:
+        y = x
+    return y
+
+
+@pytest.mark.parametrize(("function", "x", "mode", "error"), [
+    (raises_in_a_side, 2.0, "strict", ""), (raises_in_a_side, -2.0, "strict", "ValueError: x must be above 1.5"),
+    (raises_in_a_side, -2.0, "lax", ""),
+    (raises_in_callees, 0.5, "lax", ""), (raises_in_callees, 11.0, "lax", "RuntimeError: failed: too large"),
+    (raises_in_callees, 0.5, "strict", "RuntimeError: failed: strict"), (raises_in_callees, -0.5, "strict", ""),
+    (raises_at_the_end, 0.3, "x", ""), (raises_at_the_end, -0.3, "end", "RuntimeError: failed: end"),
+    (caught_in_the_side, 0.3, "x", ""), (caught_in_the_side, -0.3, "x", ""),
+])
+def test_a_side_that_always_raises_is_a_check(function, x, mode, error):
+    compiled = jit(python_control_flow(function), static_argnums=1)
+    batched = vmap(python_control_flow(function), in_axes=(0, None))
+    if error:
+        for call in (function, compiled):
+            with pytest.raises((ValueError, RuntimeError)) as raised:
+                call(x, mode)
+            assert f"{type(raised.value).__name__}: {raised.value}" == error
+        with pytest.raises(CheckError) as failed:
+            batched(np.array([x]), mode)
+        assert str(failed.value).partition("\n")[0] == error
+    else:
+        np.testing.assert_allclose(compiled(x, mode), function(x, mode), rtol=1e-12)
+        np.testing.assert_allclose(batched(np.array([x, x]), mode), [function(x, mode)] * 2, rtol=1e-12)
+        slope = (function(x + 1e-6, mode) - function(x - 1e-6, mode)) / 2e-6
+        gradient = jit(grad(python_control_flow(function)), static_argnums=1)
+        np.testing.assert_allclose(gradient(x, mode), slope, rtol=1e-8)
+
+
+def test_a_known_condition_raises_while_the_program_is_recorded():
+    def scaled(x, kind):
+        if kind == "one":
+            return x
+        elif kind == "two":
+            return 2 * x
+        raise NotImplementedError(kind)
+
+    compiled = jit(python_control_flow(scaled), static_argnames="kind")
+    assert (compiled(3.0, kind="one"), compiled(3.0, kind="two")) == (3.0, 6.0)
+    with pytest.raises(NotImplementedError, match=r"^three$"):
+        compiled(3.0, kind="three")
