@@ -222,7 +222,7 @@ class BlockArrays:
         """
         around = block.get()
         assert around is not None
-        around.cells, around.before = self._cells, self._before
+        around.cells, around.before, around.live = self._cells, self._before, self._live
         for name in self._owned:
             if name in self._stored:
                 self._held[name] = _hold_copy(self._cells[name], self._before[name])

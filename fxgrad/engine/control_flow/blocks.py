@@ -7,7 +7,7 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from types import CellType
+from types import CellType, FunctionType
 from typing import Any, NamedTuple, Protocol, Self
 from weakref import WeakSet
 
@@ -52,6 +52,7 @@ class Block:
         self.changed: Changes = {}
         self.cells: Mapping[str, CellType] = {}  # the variables of a statement's block
         self.before: Mapping[str, Any] = {}  # their values before it
+        self.live: Sequence[str] = ()  # those that the block gives new values
         self.is_side = False  # of a branch between statements, which a check can take the place of
         self.raised: BaseException | None = None  # by a `raise` in it
 
@@ -491,8 +492,10 @@ def item(container: Any, index: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     if container is np.r_ or container is np.c_:
         return _joined(container, parts)
-    if any(type(part) is Tracer and is_unknown(part) for part in parts):
-        if isinstance(container, np.ndarray):
+    is_array = isinstance(container, np.ndarray)
+    if any(type(part) is Tracer and is_unknown(part) for part in parts) or (is_array and any(
+            type(part) is list and any(type(each) is Tracer for each in part) for part in parts)):
+        if is_array:
             found = getitem(container, index)
             return may_be(found, [container]) if type(found) is Tracer and is_view(index, found) else found
         if isinstance(container, list | tuple):
@@ -581,12 +584,20 @@ def depth() -> int:
     return 0 if around is None else around.depth
 
 
-def rebinding(depth_of_call: int, name: str) -> None:
-    """Raise if a variable of a scope outside is assigned by a function that a traced block calls."""
-    around = block.get()
-    if around is not None and depth_of_call:
-        raise refuse(f"`{name}` belongs to a scope outside and is assigned inside {around.text}, which is traced once "
-                     f"and may run never or often. Return the value, and assign `{name}` after the block")
+def rebinding(name: str, variable: FunctionType | None = None, depth: int = 0) -> None:
+    """Raise if a `global` or `nonlocal` name is assigned in a traced block that does not give it the new value.
+
+    A block does that with a `variable` of a function around. `depth` is the number of traced blocks around that
+    function, if it is converted too.
+    """
+    around = inner = block.get()
+    cell = None if variable is None or variable.__closure__ is None else variable.__closure__[0]
+    while inner is not None and inner.depth > depth:
+        if cell is None or name not in inner.live or inner.cells.get(name) is not cell:
+            assert around is not None
+            raise refuse(f"`{name}` belongs to a scope outside and is assigned inside {around.text}, which is traced "
+                         f"once and may run never or often. Return the value, and assign `{name}` after the block")
+        inner = inner.parent
 
 
 def raising(error: Any = None) -> Any:

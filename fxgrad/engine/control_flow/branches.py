@@ -5,6 +5,7 @@ Each side is traced with the cells of what it changes; then they get the results
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Callable, Sequence
 from types import FunctionType
@@ -355,6 +356,8 @@ def _way_for_objects(one: Any, two: Any) -> str:
         return ". Call them in the branches"
     if isinstance(one, str) and isinstance(two, str):
         return ". Choose a number, and look the text up outside of the compiled function"
+    if isinstance(one, enum.Enum) and isinstance(two, enum.Enum):
+        return f". Choose their numbers, {type(one).__name__}.{one.name}.value, and compare with numbers"
     return ""
 
 

@@ -10,18 +10,21 @@ from fxgrad.engine.control_flow.names import bound_names, free_names, is_generat
 Names = set[str]
 
 
-def annotate(body: Sequence[ast.stmt], after: Names) -> None:
+def annotate(body: Sequence[ast.stmt], after: Names, outer: Names) -> None:
     """Give every branch and loop in a body without jumps its live names; those in `after` are live after the body.
+
+    So are those in `outer`, the variables of functions around, and after each `return` too.
 
     `live` of a branch are those after it, of a loop those after a turn, of other statements those before it; `turn` of
     a loop are those that a turn reads before it binds them. What a function defined outside of the block reads is live.
     """
-    _Liveness([(node, free_names(node)) for node in nested_functions(body)]).block(body, after)
+    readers = [(node, free_names(node)) for node in nested_functions(body)]
+    _Liveness(readers, outer).block(body, after | outer)
 
 
 class _Liveness:
-    def __init__(self, readers: Sequence[tuple[ast.AST, Names]]) -> None:
-        self._readers = readers
+    def __init__(self, readers: Sequence[tuple[ast.AST, Names]], outer: Names) -> None:
+        self._readers, self._outer = readers, outer
 
     def block(self, statements: Sequence[ast.stmt], after: Names) -> Names:
         """Return the names live before a block."""
@@ -37,7 +40,7 @@ class _Liveness:
         if isinstance(node, ast.If):
             node.live = after | self._outside([*node.body, *node.orelse])  # type: ignore[attr-defined]
             returned = getattr(node, "returned", None)
-            flags = {name for name in after if is_generated(name)}  # all that is read after a `return`
+            flags = {name for name in after if is_generated(name)} | self._outer  # all that is read after a `return`
             inside = self.block(node.body, flags if returned is True else after)
             inside |= self.block(node.orelse, flags if returned is False else after)
             return read_names(node.test) | (inside - bound_names(node.test))

@@ -61,10 +61,9 @@ from fxgrad.engine.control_flow.lending import entered as entered  # noqa: PLC04
 from fxgrad.engine.control_flow.lending import given_back as given_back  # noqa: PLC0414
 from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
-from fxgrad.engine.control_flow.rows import has_rows as has_rows  # noqa: PLC0414  (an operator of converted code)
-from fxgrad.engine.control_flow.rows import has_rows_of_slice as has_rows_of_slice  # noqa: PLC0414
+from fxgrad.engine.control_flow.rows import has_elements as has_elements  # noqa: PLC0414  (an operator of converted code)
+from fxgrad.engine.control_flow.rows import has_rows as has_rows  # noqa: PLC0414
 from fxgrad.engine.control_flow.rows import row_numbers as row_numbers  # noqa: PLC0414
-from fxgrad.engine.control_flow.rows import row_numbers_of_slice as row_numbers_of_slice  # noqa: PLC0414
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
@@ -635,16 +634,20 @@ def _precedes(one: Any, other: Any) -> Any:
         "and", one[0] == other[0], lambda: _precedes(one[1:], other[1:])))
 
 
+def _is_better(function: Any, new: Any, old: Any) -> Any:
+    """Return whether `min` or `max` takes a new item in the place of an old one."""
+    return _precedes(new, old) if function is min else _precedes(old, new)
+
+
 def _minimum(*args: Any, **kwargs: Any) -> Any:
-    return _extreme(min, _precedes, args, **kwargs)
+    return _extreme(min, args, **kwargs)
 
 
 def _maximum(*args: Any, **kwargs: Any) -> Any:
-    return _extreme(max, lambda new, old: _precedes(old, new), args, **kwargs)
+    return _extreme(max, args, **kwargs)
 
 
-def _extreme(function: Any, is_better: Callable[[Any, Any], Any], args: Sequence[Any], key: Any = None,
-             **kwargs: Any) -> Any:
+def _extreme(function: Any, args: Sequence[Any], key: Any = None, **kwargs: Any) -> Any:
     if not (args and (len(args) > 1 or hasattr(args[0], "__iter__"))):
         return function(*args, key=key, **kwargs)
     if len(args) == 1 and type(args[0]) is TracedSlice and key is None and not kwargs:
@@ -657,7 +660,7 @@ def _extreme(function: Any, is_better: Callable[[Any, Any], Any], args: Sequence
         return function(items, key=None if key is None else lambda _: next(order), **kwargs)
     best, best_key = items[0], keys[0]
     for each, its_key in zip(items[1:], keys[1:], strict=True):
-        better = is_better(its_key, best_key)
+        better = _is_better(function, its_key, best_key)
         best_key = _chosen(better, its_key, best_key)
         best = best_key if key is None else _chosen(better, each, best)
     return best
@@ -818,20 +821,26 @@ def _truth(value: Any) -> Any:
 
 
 def reduced(function: Any, listed: bool, width: int, items: Any, element: Callable[..., Any],
-            keep: Callable[..., Any] | None, *start: Any) -> Any:
-    """Return what `sum`, `any` or `all` makes of a comprehension, whose length and filter may be traced.
+            keep: Callable[..., Any] | None, *start: Any, **options: Any) -> Any:
+    """Return what `sum`, `any`, `all`, `min`, `max` or `len` makes of a comprehension.
 
-    `element` and `keep`, the filter, take an item, or its `width` parts if that is not 0.
+    Its length and filter may be traced. `element` and `keep`, the filter, take an item, or its `width` parts if that is
+    not 0.
     """
     def parts(each: Any) -> tuple[Any, ...]:
         return tuple(each) if width else (each,)
 
     is_staged = isinstance(items, Sequences) and is_unknown(items.length)
     is_known = not is_staged and keep is None
-    if is_known or not any(function is each for each in (sum, any, all)):  # a name may be another function's
+    if is_known or not any(function is each for each in _REDUCTIONS):  # a name may be another function's
         values = (element(*parts(each)) for each in items if keep is None or known(
             keep(*parts(each)), "the filter of a comprehension"))
-        return called(function)([*values] if listed else values, *start)
+        return called(function)([*values] if listed else values, *start, **options)
+    if function is len:
+        return reduced(sum, listed, width, items, lambda *_: 1, keep)
+    if function is min or function is max:
+        return _extreme_of_turns(function, items, lambda each: element(*parts(each)), (
+            lambda each: True) if keep is None else lambda each: keep(*parts(each)), **options)
     if function is all:  # unless any is false
         return not_(reduced(any, listed, width, items, lambda *given: not_(element(*given)), keep))
     step = _added if function is sum else _found
@@ -860,6 +869,58 @@ def reduced(function: Any, listed: bool, width: int, items: Any, element: Callab
     loop("for", unfinished, cast(FunctionType, turn), Names(["total"], [], ["total"]),
          Counter(items.length, items.item), guaranteed=False)
     return total
+
+
+_REDUCTIONS = (sum, any, all, min, max, len)
+
+
+def _extreme_of_turns(function: Any, items: Any, element: Callable[[Any], Any], keep: Callable[[Any], Any],
+                      key: Any = None, **default: Any) -> Any:
+    """Return the least or greatest element of the items to keep; their number or the filter may be traced."""
+    of_key = called(key)
+    is_seen: Any = False
+    best: Any = None  # with a key, it and the element
+
+    def ranked(each: Any) -> Any:
+        value = element(each)
+        return value if key is None else (of_key(value), value)
+
+    def improved(each: Any) -> Any:
+        new = ranked(each)
+        better = boolean("or", not_(is_seen), lambda: _is_better(function, *(
+            one if key is None else one[0] for one in (new, best))))
+        return True, _chosen(better, new, best)
+
+    def turn(each: Any) -> None:
+        nonlocal is_seen, best
+        is_seen, best = if_expression(keep(each), lambda: improved(each), lambda: (is_seen, best))
+
+    if not isinstance(items, Sequences) or not is_unknown(items.length):
+        for each in items:
+            if best is None and is_unknown(keep(each)):
+                best = _zeros_of(lambda each=each: ranked(each))
+            turn(each)
+    else:
+        refuse_in_try(function.__name__)
+        best = _zeros_of(lambda number: ranked(items.item(number)), np.int64(0))
+        names = ["is_seen", "best"]
+        loop("for", None, cast(FunctionType, turn), Names(names, [], names), Counter(items.length, items.item),
+             guaranteed=False)
+    if is_seen is False:
+        return function((), **default)
+    found = best if key is None else best[1]
+    if is_seen is True:
+        return found
+    if default:
+        return _chosen(is_seen, found, default["default"])
+    check(is_seen, f"{function.__name__}() iterable argument is empty")
+    return found
+
+
+def _zeros_of(function: Callable[..., Any], *args: Any) -> Any:
+    """Return zeros of the types of a result."""
+    return tree.map(lambda each: convert(fnp.zeros(each.shape, each.dtype), each.dtype, each.weak_type),
+                    eval_shape(function, *args))
 
 
 def _added(total: Any, is_kept: Thunk, value: Thunk) -> Any:

@@ -41,7 +41,7 @@ _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetCom
 _STORES = ("append", "extend", "insert", "setdefault", "update")
 """Methods of lists and dicts that store arguments, or the items of these."""
 _SEQUENCES = ("range", "zip", "enumerate", "reversed")
-_REDUCTIONS = ("sum", "any", "all")
+_REDUCTIONS = ("sum", "any", "all", "min", "max", "len")
 
 
 def rewrite(node: FunctionNode) -> FunctionNode:
@@ -116,14 +116,14 @@ class _Rewriter(ast.NodeTransformer):
         self._changed = ({*self._parameters, *self._around} - rebound) & changed
         given_back = _given_back(rebound.intersection(self._parameters, changed), body, nested)
         self._changed |= given_back.keys()
-        annotate(body, self._changed)
+        annotate(body, self._changed, self._outer)
         of_nested = set().union(*map(_outer_places, nested)) & self._own
         lends = any(isinstance(each, ast.Call) and any(map(self._is_place, _arguments_of(each)))
                     for each in walk_scope(body))
         parameters = self._entered(changes, given_back, start)
         rewritten = self._block(body)
         rewritten[:0] = parameters
-        if self._global or self._outer or self._asks_depth or lends:
+        if self._asks_depth or lends:
             rewritten.insert(0, _assign("~depth", self._call("depth", [], start), start))
         rewritten[:0] = [_assign(f"~depth {name}", self._call("depth", [], start), start) for name in sorted(of_nested)]
         if locals_:  # never run: it makes the names variables of this function, which its blocks share
@@ -238,8 +238,10 @@ class _Rewriter(ast.NodeTransformer):
         changed = self._changed_names([node.target, *node.body], node.iter, node.live, node.turn)  # type: ignore[attr-defined]
         binds = bound_names([node.target, *node.body])
         begin = _at(ast.Assign([self.visit(node.target)], _name("~item", ast.Load(), node.target)), node.target)
+        rebinding = [_at(ast.Expr(check), node.target) for check in self._rebinding(
+            bound_names(node.target), node.target)]
         reads = self._places_of_nested(node.body)
-        defined = [self._inner(body, [begin, *self._block(node.body)], binds, node.target, "~item", reads)]
+        defined = [self._inner(body, [*rebinding, begin, *self._block(node.body)], binds, node.target, "~item", reads)]
         at = node.iter
         stops: ast.expr = _constant(None, at)
         if flags:
@@ -254,7 +256,7 @@ class _Rewriter(ast.NodeTransformer):
         The last is a function that tells which names are arguments of functions that change them, if any are.
         """
         stored = (stored_names(body) | self._changed_by_nested(body)) & (self._own | self._around)
-        changed = bound_names(body) | stored
+        changed = bound_names(body) | stored | self._rebound_by_nested(body)
         changes = [_changes_of(body), *(self._changes[name] for name in sorted(self._nested_in(body)))]
         passed = {(name, ".".join(dotted(function)), place): function for each in changes
                   for name, function, place in each.passed if name in self._own | self._around}
@@ -284,10 +286,15 @@ class _Rewriter(ast.NodeTransformer):
         return set().union(*(self._changes[name].stored for name in self._nested_in(body)), set()) & (
             self._own | self._around)
 
+    def _rebound_by_nested(self, body: Sequence[ast.AST]) -> set[str]:
+        """Return the names that nested functions rebind that a block reads."""
+        return set().union(*(self._changes[name].rebound for name in self._nested_in(body)), set()) & (
+            self._own | self._around)
+
     def _places_of_nested(self, body: Sequence[ast.AST]) -> set[str]:
-        """Return the names whose arrays nested functions that a block reads change, or pass to others."""
+        """Return the names that nested functions rebind that a block reads, or whose arrays they change or pass."""
         passed = {name for nested in self._nested_in(body) for name, *_ in self._changes[nested].passed}
-        return self._changed_by_nested(body) | (passed & (self._own | self._around))
+        return self._changed_by_nested(body) | self._rebound_by_nested(body) | (passed & (self._own | self._around))
 
     def _sequence(self, node: ast.expr) -> ast.expr:
         """Return what a loop goes over: calls of `range` and its kin may have traced arguments here."""
@@ -416,13 +423,30 @@ class _Rewriter(ast.NodeTransformer):
         return [*before, *(found if isinstance(found, list) else [found])]
 
     def _noting_rebinding(self, node: ast.stmt, names: Iterable[str]) -> Any:
-        rebound = sorted({*names} & (self._global | self._outer))
-        if not rebound:
-            return node
-        check = self._call("rebinding", [_name("~depth", ast.Load(), node), _constant(rebound[0], node)], node)
-        return [_at(ast.Expr(check), node), node]
+        checks = self._rebinding(names, node)
+        return [*(_at(ast.Expr(check), node) for check in checks), node] if checks else node
+
+    def _rebinding(self, names: Iterable[str], at: ast.AST) -> list[ast.expr]:
+        """Return the checks for the names of scopes outside among those that are about to be assigned."""
+        checks = []
+        for name in sorted({*names} & (self._global | self._outer)):
+            args = [_constant(name, at)]
+            if name in self._outer:
+                args.append(_thunk(_name(name, ast.Load(), at)))
+            if name in self._around:
+                args.append(_name(f"~depth {name}", ast.Load(), at))
+            checks.append(self._call("rebinding", args, at))
+        return checks
 
     # --- expressions ----------------------------------------------------------------------------------------------
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
+        self.generic_visit(node)
+        checks = self._rebinding([node.target.id], node)
+        if checks:
+            both = _at(ast.Tuple([*checks, node.value], ast.Load()), node)
+            node.value = _at(ast.Subscript(both, _constant(1, node), ast.Load()), node)
+        return node
 
     def visit_RowsCall(self, node: RowsCall) -> Any:
         return self._call(node.operator, [self.visit(each) for each in node.elts], node)
@@ -590,9 +614,10 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _reduction(self, node: ast.Call) -> ast.expr | None:
-        """Return the operator for `sum`, `any` or `all` of a comprehension, whose length and filter may be traced."""
-        if not (isinstance(node.func, ast.Name) and node.func.id in _REDUCTIONS and node.args) or node.keywords or any(
-                isinstance(each, ast.Starred) for each in node.args):
+        """Return the operator for `sum`, `max` and others of a comprehension, whose length and filter may be traced."""
+        if not (isinstance(node.func, ast.Name) and node.func.id in _REDUCTIONS and node.args) or any(
+                isinstance(each, ast.Starred) for each in node.args) or any(
+                each.arg not in ("key", "default") for each in node.keywords):
             return None
         comprehension, *others = node.args
         if not isinstance(comprehension, ast.GeneratorExp | ast.ListComp):
@@ -608,10 +633,12 @@ class _Rewriter(ast.NodeTransformer):
         if first.ifs:
             test = first.ifs[0] if len(first.ifs) == 1 else _at(ast.BoolOp(ast.And(), first.ifs), first.ifs[0])
             keep = _lambda(names, self.visit(test))
-        return self._call("reduced", [
+        call: Any = self._call("reduced", [
             self.visit(node.func), _constant(isinstance(comprehension, ast.ListComp), node),
             _constant(len(names) if isinstance(first.target, ast.Tuple) else 0, node), self._sequence(first.iter),
             element, keep, *map(self.visit, others)], node)
+        call.keywords = [_at(ast.keyword(each.arg, self.visit(each.value)), each.value) for each in node.keywords]
+        return call
 
     def _is_place(self, node: ast.expr) -> bool:
         """Return whether an argument is a name, or an attribute or an item of one: it may be lent."""
@@ -698,11 +725,15 @@ class _Rewriter(ast.NodeTransformer):
 
 
 class _Changes(NamedTuple):
-    """The names of scopes outside whose arrays a function changes, or passes to others, and those that it reads."""
+    """The names of scopes outside whose arrays a function changes, or passes to others, and those that it reads.
+
+    `rebound` are those that it declares `nonlocal`.
+    """
 
     stored: set[str]
     passed: list[tuple[str, ast.expr, int | str]]
     reads: set[str]
+    rebound: set[str]
 
 
 def _with_methods(nodes: Iterable[ast.AST]) -> list[FunctionNode]:
@@ -727,24 +758,28 @@ def _changes(node: FunctionNode) -> _Changes:
     stored = inner.stored.union(*(each.stored for each in nested)) - own
     passed = [each for one in (inner, *nested) for each in one.passed if each[0] not in own and (
         dotted(each[1])[0] not in own)]
-    return _Changes(stored, passed, free_names(node))
+    rebound = _nonlocal_names(node).union(*(each.rebound for each in nested)) - own
+    return _Changes(stored, passed, free_names(node), rebound)
 
 
 def _outer_places(node: FunctionNode) -> set[str]:
-    """Return the names of scopes outside whose arrays a function may change, or pass to functions that do."""
-    names = stored_names(node.body) | {name for name, *_ in passed_names(node.body)}
+    """Return the names of scopes outside that a function may rebind, or whose arrays it or its callees may change."""
+    names = stored_names(node.body) | {name for name, *_ in passed_names(node.body)} | _nonlocal_names(node)
     inner = [_outer_places(each) for each in _with_methods(nested_functions(node.body))]
     return names.union(*inner) - _own_names(node)
 
 
 def _own_names(node: FunctionNode) -> set[str]:
     """Return the names of a function's own variables: what it binds, but for those of scopes outside."""
-    outer = {name for each in walk_scope(node.body) if isinstance(each, ast.Nonlocal) for name in each.names}
-    return bound_names(node.body) - outer | {*parameter_names(node.args)}
+    return bound_names(node.body) - _nonlocal_names(node) | {*parameter_names(node.args)}
+
+
+def _nonlocal_names(node: FunctionNode) -> set[str]:
+    return {name for each in walk_scope(node.body) if isinstance(each, ast.Nonlocal) for name in each.names}
 
 
 def _changes_of(body: Nodes) -> _Changes:
-    return _Changes(stored_names(body), passed_names(body), set())
+    return _Changes(stored_names(body), passed_names(body), set(), set())
 
 
 def _changed_in(changes: _Changes) -> set[str]:

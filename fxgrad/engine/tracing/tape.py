@@ -342,10 +342,8 @@ class Tape:
         """Return how many references to a value this recording alone holds: since it captured it, or a view of it."""
         entry = self._identified.get(id(value))
         count = 0 if entry is None else 2 * (entry[1] is value) + (entry[2] is value)  # it is in `captured` too
-        if isinstance(value, np.ndarray):
-            count += sum(getattr(entry[2], "base", None) is value and sys.getrefcount(entry[2]) == _HELD_ONCE
-                         for entry in self._identified.values())
-        return count
+        return count + sum(sys.getrefcount(entry[2]) == _HELD_ONCE + 2 * (entry[1] is entry[2]) and _is_view(
+            entry[2], value) for entry in self._identified.values())
 
     def _capture(self, value: Any, aval: Aval) -> Variable:
         if aval.vma:
@@ -484,6 +482,13 @@ class Tape:
 _probe = (object(),)
 _HELD_ONCE = sys.getrefcount(_probe[0])
 """The number of references to an object that only a tuple has."""
+
+
+def _is_view(array: Any, value: Any) -> bool:
+    """Return whether an array is a view of `value`, directly or through views that nothing else refers to."""
+    bases = [getattr(array, "viewed" if type(array) is Tracer else "base", None)]
+    return bases[0] is value or (bases[0] is not None and sys.getrefcount(bases[0]) == _HELD_ONCE + 1 and _is_view(
+        bases[0], value))
 
 
 def read_atom(environment: dict[Variable, Any], atom: Atom) -> Any:

@@ -586,6 +586,73 @@ def any_and_all_of_traced_length(x, n):
     return (best if rising else -x), peak, seen
 
 
+def added_twice(f, x):
+    return f(x) + f(2 * x)
+
+
+def variables_of_the_function_around(x, n):
+    calls, best, last, total = 0, -10.0, 0.0, 0.0
+
+    def consider(v):
+        nonlocal best, last
+        if v > best:
+            best = v
+            return True
+        while last < v + 4:
+            last = last + 1.5
+        return False
+
+    def square(v):
+        nonlocal calls, total
+        calls += 1
+        for d in (-0.5, 0.5):
+            if consider(v * d):
+                total += d
+        return v * v
+
+    for i in range(n):
+        if x > i - 1:
+            last = square(x - i)
+        elif consider(last):
+            total = added_twice(square, x)
+    while total < 3 and calls < 9:
+        def halved(v):
+            nonlocal calls
+            calls = calls + 1
+            return v / 2
+        total += halved(x * x) + 0.5
+    return calls, best, last, total
+
+
+def set_and_left(x, n):
+    found, turns = 0.0, 0
+
+    def first_above(limit):
+        nonlocal found, turns
+        for i in range(n):
+            turns = i
+            if x * i > limit:
+                found = x + i
+                if x > 1:
+                    found = found * 2
+                    return 1.0
+        return 2.0
+    return first_above(0.9) + first_above(-1.0), found, turns
+
+
+def extremes_of_traced_length(x, n):
+    count = int(abs(x) * n)
+    values = np.array([0.1, 0.4, -0.3, 0.9, -2.0, 3.0]) * x
+    table = np.outer(values, values + 1.0)
+    largest = max((values[k] for k in range(count)), default=-9.0)
+    farthest = max([values[k] for k in range(count + 1)], key=lambda v: abs(v - 0.2))
+    place = min((k for k in range(count)), key=lambda k: values[k], default=-1)
+    pair = min((v, k) for k, v in enumerate(values) if v > -0.8 if k != 3)
+    sums = max(sum(table[i, j] for j in range(i)) for i in range(1, n))
+    number = len([v for v in values if v > 0.0]) + len([k for k in range(count) if values[k] > 0.2])
+    return largest, farthest, place, pair, sums, number, max((v for v in values if v > 99.0), default=x)
+
+
 def numpys_functions_of_lists_of_numbers(x, n):
     values = [x, 0.5 * n, 1.0]
     while sum(values) < 9:

@@ -416,6 +416,87 @@ def rows_of_slices(x, n):
     return m
 
 
+def columns_and_several_sources(x, n):
+    m, w, cube = np.sin(np.arange(12.0).reshape(4, 3) * x), np.arange(1.0, 5.0) * x, np.ones((2, 3, 2)) * x
+    for column in m.T:
+        if column[0] < n - 1.5:
+            column /= np.sum(np.abs(column)) + 1.0
+    for row, factor in zip(m, w):  # noqa: B905  (the factors are numbers)
+        row *= factor
+    for i, (row, factor) in enumerate(zip(m[1:], w)):  # noqa: B905
+        row[0] = factor * i
+    for k, row in enumerate(m[::-1], start=n):
+        row += k * m[0]
+    for j, column in enumerate(m.T[1:]):
+        normalize(column)
+        column[j] += x
+    for one, other in zip(m.T, m.T[1:]):  # noqa: B905  (of unequal length)
+        other -= one
+    for plane in cube:
+        for row in plane:
+            if row[0] > x - 0.5:
+                row += plane[0] * x
+    return m, cube
+
+
+def elements_of_changed_arrays(x, n):
+    a, total, numbers = np.cos(np.arange(5.0) * x), 0.0, [x, 0.5, -x]
+    for i, value in enumerate(a):
+        if value > x - n:
+            a[i] = -value
+        a[(i + 1) % 5] += value * x
+        total += value
+    for value in a:
+        a[0] += value
+        value *= 2.0
+        total += value
+    for one, other in zip(a, a[1:]):  # noqa: B905, RUF007  (of unequal length)
+        if one > other:
+            a[0], a[2] = one, other + one
+    for k, value in enumerate(a[::-1]):
+        a[k] -= value * n
+        if a[k] > 3.0:
+            break
+    for i, value in enumerate(numbers):
+        if value > 0:
+            numbers[i] = value * 2.0
+    return a, total, value, k, numbers
+
+
+def orthogonal_columns(x, n):
+    q = np.cos(np.outer(np.arange(4.0), np.arange(1.0, 4.0)) * x + n)
+    for j, column in enumerate(q.T):
+        for other in q.T[:j]:
+            column -= (other @ column) * other
+        size = np.sqrt(column @ column)
+        if size > 1e-8:
+            column /= size
+    return q
+
+
+class Temperatures:
+    def __init__(self, x):
+        self.T = np.ones((3, 3)) * x
+        self.w = np.arange(9.0).reshape(3, 3) * x
+
+    def cool(self):
+        for row in self.T:
+            row -= 0.5
+            if row[0] > 0:
+                row *= 2.0
+        for column in self.w.T:
+            column[0] -= np.sum(column)
+            if column[0] < -5.0:
+                break
+
+
+def attributes_of_that_name(x, n):
+    temperatures = Temperatures(x)
+    for _ in range(n):
+        temperatures.cool()
+    return temperatures.T, temperatures.w
+
+
 def last_rows(x, n):
     m, t, u, v = np.arange(6.0).reshape(3, 2) * x, np.ones((3, 2)), np.ones((3, 2)), np.ones((3, 2)) * x
     w = np.cos(v)
@@ -488,6 +569,7 @@ CASES = [rows_of_a_matrix, known_rows, slices, rows_in_containers, attributes, r
          arguments_by_keyword, indices_are_computed_once, nested_function, integers, early_returns, sorted_rows,
          orthogonalized, rows_beside_rows, eliminated, two_rows, two_rows_of_a_known_array, pivoted, rows_of_attributes,
          loops_over_rows, rows_of_slices, last_rows, rows_of_parameters_and_attributes, loops_over_others,
+         columns_and_several_sources, orthogonal_columns, attributes_of_that_name, elements_of_changed_arrays,
          copies_do_not_change, an_exception_that_is_caught]
 
 
@@ -500,7 +582,8 @@ def test_parts_change_as_in_numpy(function: Any, args: tuple[float, int]) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [rows_of_a_matrix, slices, attributes, two_rows, pivoted, loops_over_rows,
-                                      rows_of_slices])
+                                      rows_of_slices, columns_and_several_sources, orthogonal_columns,
+                                      elements_of_changed_arrays])
 def test_gradients_and_batches(function: Any) -> None:
     assert_differentiable(function)
 

@@ -166,13 +166,49 @@ def test_changes_of_attributes_and_globals_in_a_callee_are_refused():
         def add():
             nonlocal count
             count += 1
+        by_another_name = add
         if x > 0:
-            add()
+            by_another_name()
         return x + count
+
+    def walrus(x):
+        count = 0.0
+
+        def double(v):
+            nonlocal count
+            return (count := v * 2)
+        by_another_name = double
+        if x > 0:
+            x = by_another_name(x)
+        return x + count
+
+    def target(x):
+        count = 0
+
+        def count_to(v):
+            nonlocal count
+            for count in range(3):
+                v = v + count
+            return v
+        by_another_name = count_to
+        if x > 0:
+            x = by_another_name(x)
+        return x + count
+
+    def keep_if_positive(x):
+        global TOTAL
+        if x > 0:
+            TOTAL = x
+
+    def of_module_in_its_own_block(x):
+        keep_if_positive(x)
+        return x
 
     for function, what in ((attribute, "a Counter is changed inside"),
                            (of_module, "`TOTAL` belongs to a scope outside and is assigned inside"),
-                           (closure, "`count` belongs to a scope outside and is assigned inside")):
+                           (of_module_in_its_own_block, "`TOTAL` belongs to a scope outside and is assigned inside"),
+                           *((function, "`count` belongs to a scope outside and is assigned inside")
+                             for function in (closure, walrus, target))):
         with pytest.raises(ControlFlowError, match=re.escape(what)) as refused:
             jit(converted(function))(1.0)
         assert "the traced `if` at test_hazards.py" in str(refused.value)
@@ -393,7 +429,7 @@ def test_side_effects_of_blocks_are_refused_with_the_way_out():
         return y
 
     def filters(x):
-        return max([each for each in (x, 2 * x) if each > 0])
+        return np.median([each for each in (x, 2 * x) if each > 0])
 
     assert refusal(raises, 1.0) == (
         "`raise` stands inside the traced `if` at line 2 (in raises): the block is traced whether it runs or not, so "

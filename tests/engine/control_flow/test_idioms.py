@@ -170,7 +170,7 @@ def adds_to_a_set(xs):
 
 
 def filters(xs):
-    return max([x for x in xs if x > 0])  # here
+    return np.median([x for x in xs if x > 0])  # here
 
 
 def attribute_of_one_side(xs):
@@ -229,7 +229,7 @@ REFUSED = [
     (lambda_chosen, (f"`function` is a lambda {SIDES} a lambda otherwise. Only arrays and numbers can be chosen by a "
       "traced condition. Call them in the branches")),
     (enum_chosen, (f"a value is <Color.RED: 1> {SIDES} <Color.BLUE: 2> otherwise. Only arrays and numbers can be "
-      "chosen by a traced condition")),
+      "chosen by a traced condition. Choose their numbers, Color.RED.value, and compare with numbers")),
     (keys_in_two_orders, (f"`found` is {{'b': f64[], 'a': f64*[]}} {SIDES} {{'a': f64[], 'b': f64*[]}} otherwise. "
       "Write the keys in one order")),
     (adds_in_each_turn, ("`out`, which changes at test_idioms.py:{next} (in adds_in_each_turn), is 0 items long before "

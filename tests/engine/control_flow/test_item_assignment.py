@@ -322,6 +322,39 @@ def test_derivatives_store_traced_values_without_a_condition() -> None:
         return a[1] * x
     assert grad(grad(python_control_flow(cube)))(2.0) == 12.0
 
+def back_substitution(a: Any, b: Any) -> Any:
+    b = b * a[0, 0]
+    x = np.zeros_like(b)
+    for i in range(len(b) - 1, -1, -1):
+        x[i] = (b[i] - a[i, i + 1:] @ x[i + 1:]) / a[i, i]
+    return x
+
+
+def pivoting(a: Any, b: Any) -> Any:
+    factors, order = np.eye(3), np.arange(3)
+    for k in range(2):
+        p = k + np.argmax(np.abs(a[k:, k]))
+        if p != k:
+            factors[[k, p], :k] = factors[[p, k], :k]
+            order[[k, p]] = order[[p, k]]
+        factors[k + 1:, k] = a[k + 1:, k] / a[p, k]
+    return factors @ b[order]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", [back_substitution, pivoting])
+@pytest.mark.parametrize("wrap", [lambda f: f, jit, lambda f: lambda *args: vmap(f)(*(each[None] for each in args))[0]],
+                         ids=["un-jitted", "jit", "vmap"])
+def test_arrays_of_which_a_recording_captured_a_view_change_as_numpys(function: Any, wrap: Any) -> None:
+    a, b = np.array([[1.0, 2.0, 0.5], [4.0, 1.5, -1.0], [3.0, 7.0, 2.5]]), np.array([0.3, -1.2, 2.0])
+    converted = python_control_flow(function)
+    np.testing.assert_allclose(wrap(converted)(a, b), function(a, b), rtol=1e-12)
+    step = 1e-6
+    expected = [(np.sum(function(a + step * each, b)) - np.sum(function(a - step * each, b))) / (2 * step)
+                for each in np.eye(9).reshape(9, 3, 3)]
+    found = wrap(grad(lambda a, b: np.sum(converted(a, b))))(a, b)
+    np.testing.assert_allclose(np.ravel(found), expected, rtol=1e-6, atol=1e-8)
+
 
 # --- what is refused --------------------------------------------------------------------------------------------------
 

@@ -115,3 +115,33 @@ def test_sums_of_conditions_on_arrays_and_of_whole_numbers_are_numpys() -> None:
         return (y > 1) + (y < 2), int(x > 0) + int(x < 9), (x > 0) + 1
     for found, wanted in zip(jit(python_control_flow(sums))(1.5), sums(1.5), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def greatest_of_some(x: Any, n: Any) -> Any:
+    return max(x[k] for k in range(n))
+
+
+def least_positive(x: Any, n: Any) -> Any:
+    return min([v for v in x[:3] if v > n])
+
+
+@pytest.mark.parametrize(("function", "n", "name"), [(greatest_of_some, 0, "max"), (least_positive, 4, "min")])
+def test_the_extreme_of_nothing_is_an_error_when_the_program_runs(function: Any, n: int, name: str) -> None:
+    x = np.array([1.0, 3.0, -2.0])
+    compiled = jit(python_control_flow(function))
+    assert compiled(x, 2) == function(x, 2)
+    with pytest.raises(ValueError, match="empty") as expected:
+        function(x, n)
+    with pytest.raises(ValueError, match="empty") as raised:  # the checked run knows the values
+        compiled(x, n)
+    assert str(raised.value).startswith(str(expected.value))
+    with pytest.raises(AssertionError) as failed:
+        jit(vmap(python_control_flow(function), in_axes=(None, 0)))(x, np.array([2, n]))
+    assert str(failed.value).startswith(f"{name}() iterable argument is empty"), str(failed.value)
+
+
+def test_extremes_compare_nans_as_python_does() -> None:
+    def extremes(x: Any, n: Any) -> Any:
+        return max(x[k] for k in range(n)), min(x[k] for k in range(n)), max(v for v in x if not v < 1.5)
+    for x in (np.array([1.0, np.nan, 3.0]), np.array([np.nan, 2.0, 1.0])):
+        np.testing.assert_array_equal(jit(python_control_flow(extremes))(x, 3), extremes(x, 3))
