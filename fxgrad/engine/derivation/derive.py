@@ -18,6 +18,7 @@ from fxgrad.engine.derivation.guards import (
     collect_guards,
     find_valid,
     keep_guarded,
+    live_lanes,
     spmd_names,
 )
 from fxgrad.engine.derivation.simplify import remove_dead_code
@@ -86,11 +87,12 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval] 
     It is simplified. The first tracers are the inputs of `program`. If the outputs of its first `computed` equations
     have been computed, they are further inputs, and those equations do not run again.
 
-    It is memoized on `program` under `key`, unless user code called by `build` captured a tracer: then the result is
-    valid for this call only. Such code guards it (`engine/derivation/guards.py`).
+    It is memoized on `program` under `key`, unless user code called by `build` captured a tracer, or `build` the mask
+    of live lanes: then the result is valid for this call only. User code guards it (`engine/derivation/guards.py`).
     """
     # Provenance is noted in displayed programs only.
-    key = (key, computed, batched_axis.get(), spmd_names.get(), is_shown(current.get()))
+    masked = live_lanes.get() is not None
+    key = (key, computed, batched_axis.get(), spmd_names.get(), masked, is_shown(current.get()))
     derived: Derived | None = find_valid(program, key)
     if derived is None:  # not by `memoize_guarded`: programs may nest deeply, and it would take two frames more
         extra: list[Any] = []
@@ -121,6 +123,6 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval] 
             derived = Derived(remove_dead_code(recorded), captured, extra[0], guards)
         if config.check_level:
             derived.program.check()
-        if not derived.captures_tracers:
+        if not (derived.captures_tracers or (masked and captured)):
             keep_guarded(program, key, derived, guards)
     return derived

@@ -29,6 +29,8 @@ batched_axis: ContextVar[str | None] = ContextVar("batched_axis", default=None)
 """The name of the axis that the current batching adds, if it has one."""
 spmd_names: ContextVar[tuple[str, ...]] = ContextVar("spmd_names", default=())
 """The mesh axes along which the current batching shards the axis that it adds."""
+live_lanes: ContextVar[Any] = ContextVar("live_lanes", default=None)
+"""The mask of the lanes whose results are used, in the current batching; None if all are."""
 
 UserCode = Callable[..., "tuple[Sequence[Any], Any]"]
 """A function of flat tracers that returns outputs, each a value, a `Zero` or None, and an extra result."""
@@ -58,13 +60,14 @@ class Guard:
             found[:] = [tuple(output.aval if type(output) is Zero else output is None for output in outputs), extra]
             return [output for output in outputs if output is not None and type(output) is not Zero]
 
-        tokens = current.set(None), batched_axis.set(self._axis), equation_source.set(None)
+        variables = current, batched_axis, live_lanes, equation_source
+        tokens = current.set(None), batched_axis.set(self._axis), live_lanes.set(None), equation_source.set(None)
         try:
             tape = self._beginning.tape(self._in_avals, self._name, self._origin, self._scope, self._mesh)
             program = tape.finish(tape.run(flat))
         finally:
-            for variable, token in zip((current, batched_axis, equation_source), tokens, strict=True):
-                variable.reset(token)  # type: ignore[attr-defined]
+            for variable, token in zip(variables, tokens, strict=True):
+                variable.reset(token)  # type: ignore[arg-type]
         return program, tape.captured, tuple(found)
 
     def is_valid(self) -> bool:

@@ -34,6 +34,7 @@ from fxgrad.engine.higher_order.masking import (
     batch_by_flag,
     expand_mask,
     fill_dead_lanes,
+    masking_dead_lanes,
     passthrough_inputs,
     refuse_effects,
 )
@@ -223,7 +224,8 @@ def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequen
     for number, branch in enumerate(branches):
         mask = eq(which, scalar_like(number, index))
         given, in_axes = fill_dead_lanes(mask, size, operands, axes)
-        derived = batched_program(branch, size, tuple(in_axes))
+        with masking_dead_lanes(mask, branch):
+            derived = batched_program(branch, size, tuple(in_axes))
         # Programs inside may be loops, which run only if a lane needs them.
         may_be_long = any(region.role != "inline" for equation in branch.equations for region in equation.regions)
         results.append(_run_if_any(mask, derived, given) if size and may_be_long else

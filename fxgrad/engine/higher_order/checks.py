@@ -33,21 +33,21 @@ from fxgrad.engine.executors.xla import is_jax, is_jax_tracer, register_runner
 from fxgrad.engine.higher_order.branch import bind_branches, cond_p
 from fxgrad.engine.higher_order.call import jit_call_p, named_call_p
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p, recompute_p
-from fxgrad.engine.higher_order.custom import custom_jvp_p, custom_vjp_p
+from fxgrad.engine.higher_order.custom import custom_jvp_p, custom_vjp_p, custom_vjp_tangent_p
 from fxgrad.engine.higher_order.groups import split_by_sizes
 from fxgrad.engine.higher_order.loop import bind_for, for_p
-from fxgrad.engine.higher_order.masking import register_flags, remedies
+from fxgrad.engine.higher_order.masking import expand_mask, register_flags, remedies
 from fxgrad.engine.higher_order.safe_call import safe_call_p
 from fxgrad.engine.higher_order.scan import Loop, scan_p
 from fxgrad.engine.higher_order.solve import linear_solve_p, root_operands, root_p, solve_operands
 from fxgrad.engine.higher_order.sweep import bind_sweep, sweep_p
 from fxgrad.engine.higher_order.while_loop import bind_while, while_p
 from fxgrad.engine.ops.arithmetic import stop_gradient
-from fxgrad.engine.ops.comparison import and_
+from fxgrad.engine.ops.comparison import and_, not_, or_
 from fxgrad.engine.ops.reductions import reduce_and
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
-from fxgrad.engine.transforms.batch import Batched, batched_axis, batched_program, put_axis
+from fxgrad.engine.transforms.batch import Batched, batched_axis, batched_program, live_lanes, put_axis, takes_mask
 from fxgrad.errors import CheckError, DTypeError, ProgramError, UnsupportedError
 
 HOLDS = Aval((), dtypes.bool_)
@@ -130,10 +130,13 @@ def _emit(lax: Any, condition: Any, *values: Any, report: Report, lanes: Lanes) 
 
 def _batch(size: int, values: list[Any], axes: list[int | None], *, report: Report, lanes: Lanes,
            ) -> tuple[list[Any], list[int]]:
-    given = [value if axis is None else put_axis(Batched(value, axis), size, 0)
-             for value, axis in zip(values, axes, strict=True)]
-    marks = tuple(axis is not None for axis in axes)
-    bind(check_p, *given, report=report, lanes=((size, marks, batched_axis.get()), *lanes))
+    marks, live = [axis is not None for axis in axes], live_lanes.get()
+    marks[0] |= live is not None
+    condition, *given = [put_axis(Batched(value, axis), size, 0) if marked else value
+                         for value, axis, marked in zip(values, axes, marks, strict=True)]
+    if live is not None:  # dead lanes repeat a live one, and their checks hold
+        condition = or_(condition, expand_mask(not_(live), len(aval_of(condition).shape)))
+    bind(check_p, condition, *given, report=report, lanes=((size, tuple(marks), batched_axis.get()), *lanes))
     return [], []
 
 
@@ -141,6 +144,7 @@ check_p = register(Primitive(
     name="check", abstract=_abstract, numpy=_run, xla=_emit, jvp=NO_TANGENT, transpose=NOT_LINEAR, batch=_batch,
     cost=lambda *avals, **_: Cost(avals[0].size, total_bytes(avals, ())), effectful=True))
 """(condition, values of the message) -> (); raises by its report unless every element of the condition is true."""
+takes_mask.enter(True, check_p, custom_jvp_p, custom_vjp_p, custom_vjp_tangent_p)
 remedies.enter("Write fxgrad.vmap(fxgrad.checked(f)), where f is the function of one entry", check_p)
 
 
@@ -375,11 +379,8 @@ def _batch_by_flag(primitive: Primitive, size: int, values: Sequence[Any], axes:
     derived = batched_program(flagged, size, tuple(axes), (None,) * len(flagged.outputs))
     *outputs, flag = derived(values)
     *marks, differs = derived.extra
-    given = [value if axis is None else put_axis(Batched(value, axis), size, 0)
-             for value, axis in zip(values, axes, strict=True)]
-    lanes = differs, *(axis is not None for axis in axes)
     if not isinstance(flag, Literal):
-        bind(check_p, flag, *given, report=Diagnosis(whole), lanes=((size, lanes, batched_axis.get()),))
+        _batch(size, [flag, *values], [0 if differs else None, *axes], report=Diagnosis(whole), lanes=())
     return outputs, [0 if mark else None for mark in marks]
 
 

@@ -21,18 +21,27 @@ from fxgrad.engine.core.program import Program, Variable
 from fxgrad.engine.core.regions import Region, dependent_variables, dependent_within, region_roles, whole_region
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.core.symbolic import Linear, Zero
+from fxgrad.engine.derivation.derive import Derived
 from fxgrad.engine.executors import numpy as numpy_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.higher_order.call import check_arguments, emit_inline, run_with_numpy
 from fxgrad.engine.higher_order.groups import merge_marked, nonzero_mask, nonzero_tangents, select_marked
 from fxgrad.engine.higher_order.masking import unbatched_where_equal
-from fxgrad.engine.higher_order.wiring import add_tangents, dual_outputs, needs_tangent_tape
+from fxgrad.engine.higher_order.wiring import add_tangents, dual_outputs, needs_tangent_tape, rewire
 from fxgrad.engine.ops.structural import convert, instantiate_zeros, reduce_sum
 from fxgrad.engine.ops.varying import pvary, sum_to_vma
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
-from fxgrad.engine.transforms.batch import Batch, Batched, batched_axis, batched_program, batching_over, put_axis
+from fxgrad.engine.transforms.batch import (
+    Batch,
+    Batched,
+    batched_axis,
+    batched_program,
+    batching_over,
+    live_lanes,
+    put_axis,
+)
 from fxgrad.engine.transforms.forward import fill_zeros, has_tangent, push_forward
 from fxgrad.engine.transforms.linearize import transpose_linear
 from fxgrad.engine.transforms.transpose import backward_pass
@@ -147,11 +156,10 @@ def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, p
     if isinstance(rule, StraightThrough):
         return [bind_straight_through(*(put_axis(Batched(value, axis), size, 0)
                                         for value, axis in zip(values, axes, strict=True)))], [0]
-    if derived.captured:
-        raise AssertionError("a custom_jvp program captured values while it was batched; this is a bug in fxgrad")
-    wrapped = BatchedJvpRule(rule, size, tuple(axes), batched_axis.get())
-    return unbatched_where_equal(program, size, axes,
-                                 bind(custom_jvp_p, *values, program=derived.program, rule=wrapped))
+    batched, masks = _mask_first(derived)
+    wrapped = BatchedJvpRule(rule, size, tuple(axes), batched_axis.get(), len(masks))
+    outputs = bind(custom_jvp_p, *masks, *values, program=batched, rule=wrapped)
+    return unbatched_where_equal(program, size, axes, outputs)
 
 
 custom_jvp_p = register(Primitive(
@@ -160,13 +168,30 @@ custom_jvp_p = register(Primitive(
 region_roles.enter(("call",), custom_jvp_p)
 
 
+def _mask_first(derived: Derived) -> tuple[Program, list[Any]]:
+    """Return the batch of a function, with the mask of live lanes as first input; and that mask, if there is one.
+
+    The function's rule runs later, when its derivative is taken, and its checks must hold in dead lanes then.
+    """
+    live = live_lanes.get()
+    if any(value is not live for value in derived.captured):
+        raise AssertionError("a function with a rule captured values while it was batched; this is a bug in fxgrad")
+    if live is None or derived.captured:
+        return derived.program, derived.captured
+    avals = aval_of(live), *derived.program.in_avals
+    return rewire(derived.program, avals, tuple(range(1, len(avals)))), [live]
+
+
 def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Flat, axes: Sequence[int | None],
-                   name: str | None) -> list[Batched]:
-    """Apply `function`, which takes values without the batch axis (for collectives: `name`), to batches."""
+                   name: str | None, masks: Flat) -> list[Batched]:
+    """Apply `function`, which takes values without the batch axis (for collectives: `name`), to batches.
+
+    `masks` holds the mask of live lanes, if there is one.
+    """
     avals = [aval_of(value).without_axis(axis) for value, axis in zip(values, axes, strict=True)]
     program, captured = trace_at(function, avals, mode=WITH_LITERALS,
                                  axes={} if name is None else {name: size})
-    with batching_over(name):
+    with batching_over(name, live=masks[0] if masks else None):
         return Batch(size).run(program, [*(Batched(value, None) for value in captured),
                                          *(Batched(value, axis) for value, axis in zip(values, axes, strict=True))])
 
@@ -199,19 +224,32 @@ class ByValue(StructuralKey):
         return getattr(self._key[0], "captured", 0)
 
 
-class BatchedJvpRule(ByValue):
+class _BatchedRule(ByValue):
+    """A rule on batches; `masks` (0 or 1) masks of live lanes come before the operands."""
+
+    __slots__ = ()
+
+    @property
+    def captured(self) -> int:
+        """The number of inputs that the function does not take as arguments: masks, and those it closed over."""
+        masks: int = self._key[-1]
+        return masks + super().captured
+
+
+class BatchedJvpRule(_BatchedRule):
     """A jvp rule on batches."""
 
     __slots__ = ()
 
-    def __init__(self, rule: CustomJvpRule, size: int, axes: tuple[int | None, ...], axis_name: str | None) -> None:
-        super().__init__(rule, size, axes, axis_name)
+    def __init__(self, rule: CustomJvpRule, size: int, axes: tuple[int | None, ...], axis_name: str | None,
+                 masks: int) -> None:
+        super().__init__(rule, size, axes, axis_name, masks)
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
         """Return outputs and tangents with the batch axis first."""
-        rule, size, axes, axis_name = self._key
-        count = len(primals)
-        marks = nonzero_mask(tangents)
+        rule, size, axes, axis_name, masks = self._key
+        count = len(primals) - masks
+        marks = nonzero_mask(tangents[masks:])
         reached: list[bool] = []
 
         def both(*values: Any) -> list[Any]:
@@ -222,7 +260,7 @@ class BatchedJvpRule(ByValue):
 
         def batched(*values: Any) -> list[Any]:
             return [put_axis(result, size, 0) for result in _apply_batched(
-                both, size, values, [*axes, *select_marked(axes, marks)], axis_name)]
+                both, size, values[masks:], [*axes, *select_marked(axes, marks)], axis_name, values[:masks])]
 
         moving = nonzero_tangents(tangents)
         if needs_tangent_tape(primals, tangents):
@@ -288,9 +326,10 @@ def _custom_vjp_batch(size: int, values: list[Any], axes: list[int | None], *, p
                       ) -> tuple[list[Any], list[int | None]]:
     derived = batched_program(program, size, tuple(axes))
     avals = tuple(aval_of(value).without_axis(axis).strong() for value, axis in zip(values, axes, strict=True))
-    wrapped = BatchedVjpRule(rule, size, tuple(axes), avals, batched_axis.get())
-    return unbatched_where_equal(program, size, axes,
-                                 bind(custom_vjp_p, *values, program=derived.program, rule=wrapped))
+    batched, masks = _mask_first(derived)
+    wrapped = BatchedVjpRule(rule, size, tuple(axes), avals, batched_axis.get(), len(masks))
+    outputs = bind(custom_vjp_p, *masks, *values, program=batched, rule=wrapped)
+    return unbatched_where_equal(program, size, axes, outputs)
 
 
 custom_vjp_p = register(Primitive(
@@ -299,36 +338,37 @@ custom_vjp_p = register(Primitive(
 region_roles.enter(("call",), custom_vjp_p)
 
 
-class BatchedVjpRule(ByValue):
-    """A vjp rule on batches; residuals have the batch axis first."""
+class BatchedVjpRule(_BatchedRule):
+    """A vjp rule on batches; residuals have the batch axis first, and the mask is one of them."""
 
     __slots__ = ()
 
     def __init__(self, rule: CustomVjpRule, size: int, axes: tuple[int | None, ...], avals: tuple[Aval, ...],
-                 axis_name: str | None) -> None:
-        super().__init__(rule, size, axes, avals, axis_name)
+                 axis_name: str | None, masks: int) -> None:
+        super().__init__(rule, size, axes, avals, axis_name, masks)
 
     def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:
         """Return outputs and residuals of the rule for batches."""
-        rule, size, axes, _, axis_name = self._key
+        rule, size, axes, _, axis_name, masks = self._key
         shape: list[Any] = []
 
         def both(*values: Any) -> list[Any]:
-            outputs, residuals, structure = rule.forward(values, moving)
+            outputs, residuals, structure = rule.forward(values, moving[masks:])
             shape[:] = [len(outputs), structure]
             return [*outputs, *residuals]
 
-        results = [put_axis(result, size, 0) for result in _apply_batched(both, size, primals, axes, axis_name)]
-        return results[:shape[0]], results[shape[0]:], shape[1]
+        results = [put_axis(result, size, 0) for result in _apply_batched(
+            both, size, primals[masks:], axes, axis_name, primals[:masks])]
+        return results[:shape[0]], [*primals[:masks], *results[shape[0]:]], shape[1]
 
     def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:
         """Return cotangents of the rule; those of inputs that are not batched are summed over the batch.
 
         Inputs without tangents, as integers and masks, have none.
         """
-        rule, size, axes, avals, axis_name = self._key
+        rule, size, axes, avals, axis_name, masks = self._key
         differentiable = [*map(has_tangent, avals)]
-        count, marks = len(residuals), nonzero_mask(cotangents)
+        count, marks = len(residuals) - masks, nonzero_mask(cotangents)
         types = [(value.aval if type(value) is Zero else aval_of(value)).without_axis(0) for value in cotangents]
 
         def one(*values: Any) -> list[Any]:
@@ -337,11 +377,11 @@ class BatchedVjpRule(ByValue):
                             if type(cotangent) is Zero else sum_to_vma(cotangent, aval))
                     for cotangent, aval in select_marked([*zip(given, avals, strict=True)], differentiable)]
 
-        arriving = [*residuals, *nonzero_tangents(cotangents)]
-        results = _apply_batched(one, size, arriving, [0] * len(arriving), axis_name)
+        arriving = [*residuals[masks:], *nonzero_tangents(cotangents)]
+        results = _apply_batched(one, size, arriving, [0] * len(arriving), axis_name, residuals[:masks])
         found = [reduce_sum(put_axis(result, size, 0), (0,)) if axis is None else put_axis(result, size, axis)
                  for result, axis in zip(results, select_marked(axes, differentiable), strict=True)]
-        return merge_marked(differentiable, found, [None] * differentiable.count(False))
+        return [*[None] * masks, *merge_marked(differentiable, found, [None] * differentiable.count(False))]
 
 
 # --- the tangent of a custom_vjp function -------------------------------------------------------------------

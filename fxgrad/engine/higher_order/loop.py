@@ -48,6 +48,7 @@ from fxgrad.engine.higher_order.masking import (
     fill_dead_lanes,
     keep_unchanged_carries,
     lane_axes,
+    masking_dead_lanes,
     refuse_effects,
     select_live,
 )
@@ -253,7 +254,8 @@ def step_live_lanes(program: Program, size: int, mask: Any, values: Sequence[Any
                     axes: Sequence[int | None]) -> list[Any]:
     """Run one step of all lanes; masked lanes use the values of a live one."""
     given, in_axes = fill_dead_lanes(mask, size, values, axes)
-    outputs = Batch(size).run(program, [Batched(value, axis) for value, axis in zip(given, in_axes, strict=True)])
+    with masking_dead_lanes(mask, program):
+        outputs = Batch(size).run(program, [Batched(value, axis) for value, axis in zip(given, in_axes, strict=True)])
     return [put_axis(output, size, 0) for output in outputs]
 
 

@@ -28,7 +28,7 @@ from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_
 from fxgrad.engine.ops.structural import move_axis
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
-from fxgrad.engine.transforms.batch import Batched, put_axis
+from fxgrad.engine.transforms.batch import Batched, masking_lanes, put_axis
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.transpose import transpose_program
 from fxgrad.engine.user_lines import at_user_line
@@ -53,7 +53,8 @@ def _abstract(*avals: Aval, program: Program, rule: BatchRule) -> list[Aval]:
 def _batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: BatchRule,
            ) -> tuple[list[Any], list[int | None]]:
     in_front = [value if axis is None else move_axis(value, axis, 0) for value, axis in zip(values, axes, strict=True)]
-    outputs, batched = rule.batch(size, in_front, [axis is not None for axis in axes])
+    with masking_lanes(None):  # the rule is user code, whose batches have other axes
+        outputs, batched = rule.batch(size, in_front, [axis is not None for axis in axes])
     return outputs, [0 if each else None for each in batched]
 
 

@@ -7,6 +7,7 @@ NaN or an infinity of its own, and no derivative flows back through the replaced
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from fxgrad.engine.core.analysis import Analysis
@@ -16,6 +17,7 @@ from fxgrad.engine.core.program_properties import has_effects, used_axes
 from fxgrad.engine.core.regions import close_marks
 from fxgrad.engine.higher_order.groups import Marks
 from fxgrad.engine.ops.arithmetic import stop_gradient
+from fxgrad.engine.ops.comparison import and_
 from fxgrad.engine.ops.dynamic import dynamic_slice
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.reductions import argmax, reduce_or
@@ -23,7 +25,15 @@ from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import move_axis, reshape
 from fxgrad.engine.tracing.tape import aval_of
-from fxgrad.engine.transforms.batch import Batched, batched_axis, batched_program, put_axis
+from fxgrad.engine.transforms.batch import (
+    Batched,
+    batched_axis,
+    batched_program,
+    has_masked,
+    live_lanes,
+    masking_lanes,
+    put_axis,
+)
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
@@ -53,6 +63,17 @@ def fill_dead_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[
             live = stop_gradient(dynamic_slice(in_front, starts, (1, *shape[1:])))
             results.append(where(expand_mask(mask, len(shape)), in_front, live))
     return results, [None if axis is None else 0 for axis in axes]
+
+
+def masking_dead_lanes(mask: Any, program: Program) -> AbstractContextManager[None]:
+    """Set the mask of live lanes in this block for a batch of `program`, within the lanes that are live already.
+
+    `fill_dead_lanes` makes a dead lane repeat a live one: a check that fails there must not name the dead one.
+    """
+    if not has_masked(program):
+        return masking_lanes(None)
+    outer = live_lanes.get()
+    return masking_lanes(mask if outer is None else and_(mask, outer))
 
 
 def unbatched_where_equal(program: Program, size: int, axes: Sequence[int | None], outputs: Sequence[Any],

@@ -20,7 +20,7 @@ from fxgrad.engine.higher_order.call import check_arguments
 from fxgrad.engine.higher_order.groups import Groups, cotangents_of, groups_of, join_groups, linear_mask, nonzero_mask
 from fxgrad.engine.higher_order.masking import unbatched_where_equal
 from fxgrad.engine.higher_order.narrowing import remaining_operands, removable_inputs, remove_inputs
-from fxgrad.engine.higher_order.wiring import dual_program, select_outputs
+from fxgrad.engine.higher_order.wiring import dual_program, rewire, select_outputs
 from fxgrad.engine.ops.arithmetic import neg, sub
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
@@ -298,6 +298,12 @@ def _root_batch(size: int, values: list[Any], axes: list[int | None], *, program
                [*given.cotangent_solver, *at, *lanes])
     parts = [batched_program(program, size, tuple(each)) for program, each in zip(programs, axes_of, strict=True)
              if program is not None]
+    masks = tuple(map(aval_of, parts[1].captured))  # constants of f, which the solvers of derivatives take too
+    for place in (2, 3):
+        own, avals = len(parts[place].captured) + counts[place], parts[place].program.in_avals
+        inputs = *avals[:own], *masks, *avals[own:]
+        taken = *range(own), *range(own + len(masks), len(inputs))
+        parts[place] = parts[place]._replace(program=rewire(parts[place].program, inputs, taken))
     fixed, begin = _batch_given(size, parts, constants, guess, given.guess)
     outputs = bind(root_p, *join_groups(fixed), *begin, programs=tuple(part.program for part in parts),
                    counts=tuple(map(len, fixed)))

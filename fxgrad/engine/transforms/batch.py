@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.interpreter import Interpreter
 from fxgrad.engine.core.program import PRIMAL, Equation, Program, Variable
-from fxgrad.engine.core.program_properties import collective_axes
+from fxgrad.engine.core.program_properties import collective_axes, program_property
 from fxgrad.engine.derivation.derive import Derived, derive, rule_inputs
-from fxgrad.engine.derivation.guards import batched_axis, spmd_names
+from fxgrad.engine.derivation.guards import batched_axis, live_lanes, spmd_names
 from fxgrad.engine.ops.structural import broadcast_to, move_axis, reshape
 from fxgrad.engine.tracing.provenance import is_shown, note_provenance
 from fxgrad.engine.tracing.tape import aval_of, bind, current
 
-__all__ = ["Batch", "Batched", "batch_aval", "batched_axis", "batched_program", "batching_over", "put_axis", "repeat"]
+__all__ = ["Batch", "Batched", "batch_aval", "batched_axis", "batched_program", "batching_over", "live_lanes",
+           "masking_lanes", "put_axis", "repeat", "takes_mask"]
 
 
 class Batched(NamedTuple):
@@ -73,22 +76,48 @@ def _involves(name: str, equation: Equation) -> bool:
 class batching_over:  # noqa: N801  (used as `with batching_over(name):`)
     """Name the axis of batches begun in this block, for collectives (None: it has no name).
 
-    It is sharded along the mesh axes `spmd`, where a program constrains the sharding of a value.
+    It is sharded along the mesh axes `spmd`, where a program constrains the sharding of a value. `live` is the mask of
+    the lanes whose results are used; None if all are.
     """
 
-    __slots__ = ("_cut", "_name", "_spmd", "_token")
+    __slots__ = ("_cut", "_live", "_masked", "_name", "_spmd", "_token")
 
-    def __init__(self, name: str | None, spmd: tuple[str, ...] = ()) -> None:
-        self._name, self._spmd = name, spmd
+    def __init__(self, name: str | None, spmd: tuple[str, ...] = (), live: Any = None) -> None:
+        self._name, self._spmd, self._live = name, spmd, live
 
     def __enter__(self) -> None:
         self._token = batched_axis.set(self._name)
         self._cut = spmd_names.set(self._spmd) if self._spmd or spmd_names.get() else None
+        self._masked = None if self._live is live_lanes.get() else live_lanes.set(self._live)
 
     def __exit__(self, *_: object) -> None:
         batched_axis.reset(self._token)
         if self._cut is not None:
             spmd_names.reset(self._cut)
+        if self._masked is not None:
+            live_lanes.reset(self._masked)
+
+
+@contextmanager
+def masking_lanes(mask: Any) -> Iterator[None]:
+    """Set the mask of the lanes whose results are used, for batches in this block; None: all are."""
+    token = live_lanes.set(mask)
+    try:
+        yield
+    finally:
+        live_lanes.reset(token)
+
+
+takes_mask: Analysis[bool] = Analysis(
+    "takes the mask", "Whether the batch rule takes the mask of live lanes, so that checks fail in these alone.",
+    missing="conservative", default=False)
+
+
+@program_property
+def has_masked(program: Program) -> bool:
+    """Return whether an operation of `program`, at any depth, takes the mask of live lanes."""
+    return any(takes_mask.of(equation.primitive) or any(map(has_masked, equation.programs))
+               for equation in program.equations)
 
 
 def batch_aval(aval: Aval, size: int, axis: int | None) -> Aval:
@@ -118,9 +147,10 @@ def batched_program(program: Program, size: int, in_axes: tuple[int | None, ...]
     """Return `program` on batches; `in_axes` and `out_axes` give the batch axes of inputs and outputs.
 
     By default every output has it first. An output marked None has none if it is the same for the whole batch; `extra`
-    marks the outputs that have one.
+    marks the outputs that have one. The mask of live lanes is a captured value, if an operation takes it.
     """
     wanted = (0,) * len(program.outputs) if out_axes is None else out_axes
+    live = live_lanes.get()
 
     def build(*values: Any) -> tuple[list[Any], tuple[bool, ...]]:
         outputs = Batch(size).run(program, [Batched(value, axis) for value, axis in zip(values, in_axes, strict=True)])
@@ -128,5 +158,13 @@ def batched_program(program: Program, size: int, in_axes: tuple[int | None, ...]
                    for output, axis in zip(outputs, wanted, strict=True)]
         return results, tuple(output.axis is not None for output in outputs)
 
+    def build_masked(mask: Any, *values: Any) -> tuple[list[Any], tuple[bool, ...]]:
+        with masking_lanes(mask):
+            return build(*values)
+
     avals = [batch_aval(aval, size, axis) for aval, axis in zip(program.in_avals, in_axes, strict=True)]
-    return derive(program, ("batch", size, in_axes, wanted), build, avals)
+    key = "batch", size, in_axes, wanted
+    if live is None or not has_masked(program):
+        return derive(program, key, build, avals)
+    derived = derive(program, key, build_masked, [aval_of(live), *avals])
+    return derived._replace(captured=[*derived.captured, live])

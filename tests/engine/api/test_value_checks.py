@@ -554,6 +554,121 @@ def test_a_check_in_a_loop_of_a_function_with_derivatives_of_its_own() -> None:
     np.testing.assert_allclose(jit(vmap(grad(roots)))(np.array([4.0, 20.0, 9.0]), n), [0.25, 1.0, 0.25 * 9.0 ** -0.75])
 
 
+def limited_jvp() -> Function:
+    @fxgrad.custom_jvp
+    def f(x):
+        return fnp.sin(x)
+
+    @f.defjvp
+    def rule(primals, tangents):
+        check(primals[0] < 2.0, "too much")  # here
+        return f(*primals), fnp.cos(primals[0]) * tangents[0]
+    return f
+
+
+def limited_vjp() -> Function:
+    @fxgrad.custom_vjp
+    def f(x):
+        return fnp.sin(x)
+
+    def backward(x, cotangent):
+        check(x < 2.0, "too much")  # here
+        return (fnp.cos(x) * cotangent,)
+    f.defvjp(lambda x: (f(x), x), backward)
+    return f
+
+
+def nested_whiles(f: Function, x: Any) -> Any:
+    def inner(x):
+        return lax.while_loop(lambda s: s[1] < x - 1, lambda s: (s[0] + 0.01 * f(s[0]), s[1] + 1), (x, 0))[0]
+    return lax.while_loop(lambda s: s[1] < x - 1, lambda s: (inner(s[0]), s[1] + 1), (x, 0))[0]
+
+
+def root_of(f: Function, x: Any) -> Any:
+    return lax.custom_root(lambda y: y - f(x), 0.0 * x, lambda g, y: y - g(y), lambda g, y: y / g(1.0))
+
+
+def if_large(function: Function) -> Function:
+    return lambda x: lax.cond(x > 1.5, function, lambda x: 1.0 * x, x)
+
+
+LANE_STRUCTURES: dict[str, Callable[[Function], Function]] = {
+    "fori": lambda f: lambda x: lax.fori_loop(0, fnp.floor(x).astype(int), lambda i, c: c + 0.01 * f(c), x),
+    "while": lambda f: lambda x: lax.while_loop(
+        lambda s: s[1] < x - 1, lambda s: (s[0] + 0.01 * f(s[0]), s[1] + 1), (x, 0))[0],
+    "cond": if_large,
+    "switch": lambda f: lambda x: lax.switch(
+        fnp.floor(x).astype(int), [lambda x: 1.0 * x, f, lambda x: 2.0 * f(x)], x),
+    "while in while": lambda f: lambda x: nested_whiles(f, x),
+    "scan in cond": lambda f: if_large(
+        lambda x: lax.scan(lambda c, _: (c + 0.01 * f(c), c), x, None, length=3)[0]),
+    "scan until": lambda f: lambda x: lax.scan(
+        lambda c, _: (c + 0.01 * f(c), c), x, None, length=3, until=lambda c: c < 1.5)[0],
+    "checkpoint in cond": lambda f: if_large(fxgrad.checkpoint(f)),
+    "root in cond": lambda f: if_large(lambda x: root_of(f, x)),
+}
+
+
+def summed(function: Function) -> Function:
+    return lambda x: fnp.sum(vmap(function)(x))
+
+
+LANE_DERIVATIVES: dict[str, tuple[int, Callable[[Function], Function]]] = {
+    "grad of vmap": (1, lambda h: grad(summed(h))),
+    "jvp of vmap": (1, lambda h: lambda x: fxgrad.jvp(vmap(h), (x,), (fnp.ones_like(x),))[1]),
+    "vmap of grad": (1, lambda h: vmap(grad(h))),
+    "vmap of jvp": (1, lambda h: vmap(lambda x: fxgrad.jvp(h, (x,), (1.0,))[1])),
+    "vmap of grad of grad": (2, lambda h: vmap(grad(grad(h)))),
+    "jvp of grad of vmap": (2, lambda h: lambda x: fxgrad.jvp(grad(summed(h)), (x,), (fnp.ones_like(x),))[1]),
+    "checked": (1, lambda h: checked(grad(summed(h)), "user")),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limited", [limited_jvp, limited_vjp])
+@pytest.mark.parametrize("structure", LANE_STRUCTURES)
+def test_a_check_in_a_rule_names_the_entry_whose_loop_or_branch_runs(structure: str, limited: Function) -> None:
+    h = LANE_STRUCTURES[structure](limited())
+    for name, (order, derivative) in LANE_DERIVATIVES.items():
+        alone = grad(h) if order == 1 else grad(grad(h))
+        good = np.array([0.3, 1.7, 0.5, 1.9])
+        for wrap in (derivative(h), jit(derivative(h))):
+            np.testing.assert_allclose(wrap(good), [*map(alone, good)], rtol=1e-12, atol=1e-15, err_msg=name)
+            for entry, x in ((3, [0.3, 0.4, 0.5, 2.4]), (1, [0.3, 2.4, 1.8, 0.5]), (0, [2.4, 0.3, 0.4, 0.5])):
+                lines = message(wrap, np.array(x)).split("\n")
+                assert [line for line in lines if "in turn" not in line] == [
+                    "too much", f"  in entry {entry} of the batch"], name
+
+
+def test_a_check_in_a_rule_names_the_entry_of_each_of_nested_batches() -> None:
+    x = np.array([[0.3, 0.4, 0.5], [0.3, 1.7, 2.4]])
+    for limited in (limited_jvp, limited_vjp):
+        h = if_large(limited())
+        batched = grad(lambda x, h=h: fnp.sum(vmap(vmap(h))(x)))
+        for wrap in (batched, jit(batched)):
+            assert message(wrap, x) == "too much\n  in entry [1, 2] of the batch"
+            np.testing.assert_allclose(wrap(x[:, :2]), [[1.0, 1.0], [1.0, np.cos(1.7)]])
+
+
+def test_a_check_in_a_rule_of_a_value_that_entries_share_names_the_first_that_takes_the_branch() -> None:
+    @fxgrad.custom_jvp
+    def scaled(x, w):
+        return x * w
+
+    @scaled.defjvp
+    def rule(primals, tangents):
+        x, w = primals
+        check(w < 2.0, "too much for {x}", x=x)  # here
+        return x * w, w * tangents[0] + x * tangents[1]
+
+    @grad
+    def slopes(x, w):
+        return fnp.sum(vmap(lambda x: lax.cond(x > 1.5, lambda x: scaled(x, w), lambda x: x, x))(x))
+    for wrap in (slopes, jit(slopes)):
+        assert message(wrap, np.array([0.3, 0.4, 1.7]), 3.0) == "too much for 1.7\n  in entry 2 of the batch"
+        np.testing.assert_array_equal(wrap(np.array([0.3, 0.4, 0.7]), 3.0), [1.0, 1.0, 1.0])
+
+
 # --- compiled, by one flag -------------------------------------------------------------------------------------------
 
 
