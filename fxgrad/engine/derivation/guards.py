@@ -60,14 +60,15 @@ class Guard:
             found[:] = [tuple(output.aval if type(output) is Zero else output is None for output in outputs), extra]
             return [output for output in outputs if output is not None and type(output) is not Zero]
 
-        variables = current, batched_axis, live_lanes, equation_source
-        tokens = current.set(None), batched_axis.set(self._axis), live_lanes.set(None), equation_source.set(None)
+        context: list[tuple[ContextVar[Any], Any]] = [
+            (current, None), (batched_axis, self._axis), (live_lanes, None), (equation_source, None)]
+        tokens = [variable.set(value) for variable, value in context]
         try:
             tape = self._beginning.tape(self._in_avals, self._name, self._origin, self._scope, self._mesh)
             program = tape.finish(tape.run(flat))
         finally:
-            for variable, token in zip(variables, tokens, strict=True):
-                variable.reset(token)  # type: ignore[arg-type]
+            for (variable, _), token in zip(context, tokens, strict=True):
+                variable.reset(token)
         return program, tape.captured, tuple(found)
 
     def is_valid(self) -> bool:
