@@ -640,6 +640,7 @@ def test_a_check_in_a_rule_names_the_entry_whose_loop_or_branch_runs(structure: 
                     "too much", f"  in entry {entry} of the batch"], name
 
 
+@pytest.mark.slow
 def test_a_check_in_a_rule_names_the_entry_of_each_of_nested_batches() -> None:
     x = np.array([[0.3, 0.4, 0.5], [0.3, 1.7, 2.4]])
     for limited in (limited_jvp, limited_vjp):
