@@ -169,8 +169,8 @@ def binomial(keys: Any, n: Any, p: Any, dtype: DType) -> Any:
         large = (n >= 3e6) & (p > 0) & (p < 1) & jax.numpy.isfinite(n)
         are_many = large & (rare >= 1e3)
         few = jax.random.binomial(key, jax.numpy.where(large, 1.0, n), p, n.shape, dtype)
-        counts = jax.random.poisson(key, jax.numpy.where(large & ~are_many, rare, 1.0), n.shape, np.int32).astype(dtype)
-        counts = jax.numpy.where(p < 0.5, counts, jax.numpy.floor(n) - counts)
+        counts = jax.random.poisson(key, jax.numpy.where(large & ~are_many, rare, 1.0), n.shape, np.int32)
+        counts = jax.numpy.where(p < 0.5, counts, jax.numpy.floor(n) - counts).astype(dtype)
         spread, mean = jax.numpy.where(are_many, rare, 1.0) * jax.numpy.maximum(p, q), jax.numpy.floor(n) * p
         many = jax.numpy.clip(_many(key, mean, spread, q - p, 1 - 6 * p * q), 0, jax.numpy.floor(n)).astype(dtype)
         return jax.numpy.where(are_many, many, jax.numpy.where(large, counts, few))
