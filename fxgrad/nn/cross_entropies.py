@@ -30,7 +30,7 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.nn.activations import log_sigmoid
 from fxgrad.nn.exponentials import log_softmax
-from fxgrad.nn.layers import broadcast_channels, widen_half
+from fxgrad.nn.layers import broadcast_channels
 from fxgrad.nn.losses import (
     REDUCTIONS,
     check_broadcasts,
@@ -40,7 +40,7 @@ from fxgrad.nn.losses import (
     reduce_losses,
 )
 from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
-from fxgrad.numpy.creation import astype
+from fxgrad.numpy.creation import astype, widen_half
 from fxgrad.numpy.elementwise import exp, log, log1p, negative
 from fxgrad.numpy.logic import equal, greater_equal, less, logical_and, not_equal
 from fxgrad.numpy.logic import where as choose

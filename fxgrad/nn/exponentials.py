@@ -31,7 +31,7 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
-from fxgrad.numpy.creation import astype
+from fxgrad.numpy.creation import astype, widen_half
 from fxgrad.numpy.elementwise import absolute, exp, log, real, sign, square
 from fxgrad.numpy.logic import isfinite, less, not_equal
 from fxgrad.numpy.logic import where as choose
@@ -39,6 +39,7 @@ from fxgrad.numpy.reductions import any as any_of
 from fxgrad.numpy.reductions import kept_shape
 from fxgrad.numpy.reductions import sum as sum_of
 from fxgrad.numpy.statistics import mean as mean_of
+from fxgrad.numpy.types import result_type
 
 __all__ = ["log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize"]
 
@@ -201,8 +202,8 @@ def standardize(x: Any, axis: Axis = -1, mean: Any = None, variance: Any = None,
     """Return (x - mean) / sqrt(variance + epsilon), with the mean and the variance over `axis` unless they are given.
 
     Only elements where `where` is true count for them. The algorithm `"fast"` computes the variance as the mean of the
-    squares less the square of the mean, which loses digits where the mean is large; `"stable"` does not. Raises
-    `ArgumentError` for another algorithm.
+    squares less the square of the mean, which loses digits where the mean is large; `"stable"` does not. Half
+    precision is computed in float32. Raises `ArgumentError` for another algorithm.
 
     >>> standardize([1.0, 3.0], epsilon=0.0)
     array([-1.,  1.])
@@ -223,6 +224,8 @@ def _standardize(x: Any, axes: tuple[int, ...], epsilon: float, algorithm: str) 
 
 def _normalize(x: Any, axes: tuple[int, ...], mean: Any, variance: Any, epsilon: Any, where: Any,
                algorithm: str) -> Any:
+    dtype = result_type(x, *(each for each in (mean, variance, epsilon) if each is not None))
+    x = widen_half(x)
     centre = mean_of(x, axes, keepdims=True, where=where) if mean is None else as_array_operand(mean)
     apart = subtract(x, centre)
     if variance is None and algorithm == "stable":
@@ -230,7 +233,8 @@ def _normalize(x: Any, axes: tuple[int, ...], mean: Any, variance: Any, epsilon:
     elif variance is None:
         variance = subtract(mean_of(square(x), axes, keepdims=True, where=where), square(centre))
         variance = maximum(variance, 0.0)  # rounding may bring it below 0
-    return multiply(apart, rsqrt(_inexact(add(variance, epsilon))))
+    result = multiply(apart, rsqrt(_inexact(add(variance, epsilon))))
+    return result if aval_of(result).dtype == dtype else convert(result, dtype)
 
 
 # --- one_hot --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from fxgrad import random
-from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import as_array_operand, axes_of, axis_of, inexact_operands, shape_of
 from fxgrad.engine.higher_order.call import library_function_of_arrays
 from fxgrad.engine.ops.exponential import rsqrt
@@ -19,7 +18,7 @@ from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.nn.activations import sigmoid
 from fxgrad.numpy.alike import zeros_like
 from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
-from fxgrad.numpy.creation import astype
+from fxgrad.numpy.creation import astype, widen_half
 from fxgrad.numpy.elementwise import square, tanh
 from fxgrad.numpy.joining import split
 from fxgrad.numpy.logic import where
@@ -199,11 +198,6 @@ def _check_channels(what: str, channels: int, **arrays: Any) -> None:
             raise ShapeError(at_user_line(
                 f"{what}: {name} has the shape {shape_of(array)}, where ({channels},), one number for each channel, is "
                 "needed"))
-
-
-def widen_half(x: Any) -> Any:
-    """Return half precision numbers in float32."""
-    return astype(x, dtypes.float32) if dtypes.is_floating(aval_of(x).dtype) and aval_of(x).dtype.itemsize < 4 else x
 
 
 def _normal(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:

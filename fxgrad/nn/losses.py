@@ -16,9 +16,8 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
-from fxgrad.nn.layers import widen_half
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
-from fxgrad.numpy.creation import astype
+from fxgrad.numpy.creation import astype, widen_half
 from fxgrad.numpy.elementwise import absolute, exp, log, sqrt, square
 from fxgrad.numpy.logic import equal, greater, less, where
 from fxgrad.numpy.reductions import sum as sum_of

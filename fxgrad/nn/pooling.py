@@ -32,9 +32,8 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, IndexingError, ShapeError
 from fxgrad.nn.convolution import Numbers, Padding, spatial_numbers, spatial_padding
-from fxgrad.nn.layers import widen_half
 from fxgrad.numpy.arithmetic import add, divide, floor_divide, minimum, multiply, subtract
-from fxgrad.numpy.creation import astype
+from fxgrad.numpy.creation import astype, widen_half
 from fxgrad.numpy.logic import equal, less, where
 from fxgrad.numpy.positions import without_negatives
 from fxgrad.numpy.rearranging import take

@@ -159,6 +159,11 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     return array(as_dtype(as_array_operand(x), dtypes.canonical(dtype)), copy=copy)
 
 
+def widen_half(x: Any) -> Any:
+    """Return half precision numbers in float32."""
+    return astype(x, dtypes.float32) if dtypes.is_floating(aval_of(x).dtype) and aval_of(x).dtype.itemsize < 4 else x
+
+
 # --- constants ----------------------------------------------------------------------------------------------------
 
 

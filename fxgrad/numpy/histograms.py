@@ -97,14 +97,14 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     count = shape_of(bins)[0]
     if not count:
         return constant_array(shape_of(x), 0, dtypes.int32)
-    side, opposite = ("left", "right") if right else ("right", "left")
+    side = "left" if right else "right"
     how = method or "scan"
     first, last = (reshape(slice_in_dim(bins, place, place + 1, 0), ()) for place in (0, count - 1))
     increasing = greater_equal(last, first)
     upward = searchsorted(bins, x, side, method=how)
     if is_concrete(increasing) and increasing:
         return upward
-    return where(increasing, upward, subtract(np.int32(count), searchsorted(rev(bins, (0,)), x, opposite, method=how)))
+    return where(increasing, upward, subtract(np.int32(count), searchsorted(rev(bins, (0,)), x, side, method=how)))
 
 
 # --- histograms ---------------------------------------------------------------------------------------------------

@@ -170,7 +170,9 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Count of the Poisson distribution of rate `lam`, of an integer dtype, by default int32.
 
-    Raises `ArgumentError` for an invalid key, `DTypeError` for other dtypes.
+    The numbers are jax's for rates below 10^4; from there on they are normal numbers corrected by Cornish and Fisher's
+    expansion, since a rejection in float32 loses its digits. Counts beyond the dtype are its greatest number. Raises
+    `ArgumentError` for an invalid key, `DTypeError` for other dtypes.
 
     >>> import fxgrad
     >>> int(fxgrad.random.poisson(fxgrad.random.key(0), 0.0))
@@ -186,7 +188,8 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sha
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Return the number of successes in `n` trials of probability `p`: whole numbers of a floating dtype.
 
-    Raises `ArgumentError` for an invalid key, `DTypeError` for other dtypes.
+    The numbers are jax's for `n` below 3 · 10^6, and for more as those of `poisson` of large rates. Raises
+    `ArgumentError` for an invalid key, `DTypeError` for other dtypes.
 
     >>> import fxgrad
     >>> float(fxgrad.random.binomial(fxgrad.random.key(0), 5, 1.0))

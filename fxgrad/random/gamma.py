@@ -10,19 +10,30 @@ from fxgrad.engine.frontend.operands import as_array_operand, as_new_shape, shap
 from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.ops.arithmetic import add, div, mul, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
+from fxgrad.engine.ops.comparison import gt
 from fxgrad.engine.ops.exponential import exp, sqrt
 from fxgrad.engine.ops.exponential import pow as power
 from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.reductions import reduce_max
 from fxgrad.engine.ops.samplers import random_gamma
+from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.structural import expand_axes, reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ShapeError
 from fxgrad.random.continuous import exponential_draws
-from fxgrad.random.keys import as_parameter, drawn_shape, float_dtype, one_key, positive_int, spread_parameter, subkeys
+from fxgrad.random.keys import (
+    as_parameter,
+    drawn_shape,
+    float_dtype,
+    fold_in,
+    one_key,
+    positive_int,
+    spread_parameter,
+    subkeys,
+)
 from fxgrad.random.normal import normal_draws
-from fxgrad.random.uniform import sign_draws
+from fxgrad.random.uniform import sign_draws, unit_draws
 
 
 def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -168,8 +179,11 @@ def generalized_normal(key: Any, p: Any, shape: Any = (), dtype: Any = None, *, 
 def _draw_generalized(key: Any, p: Any, shape: Shape, dtype: DType) -> Any:
     gamma_key, signs_key = subkeys(key)
     inverse = div(1.0, p)
-    draws = random_gamma(gamma_key, spread_parameter(inverse, shape, dtype))
-    return mul(sign_draws(signs_key, shape, dtype), power(draws, inverse))
+    # For high orders, whose gamma numbers would be 0, those of a parameter more by 1 times u^p, u uniform.
+    high = gt(p, 8.0)
+    draws = random_gamma(gamma_key, spread_parameter(where(high, add(inverse, 1.0), inverse), shape, dtype))
+    share = where(high, unit_draws(fold_in(key, 2), shape, dtype), 1.0)
+    return mul(mul(sign_draws(signs_key, shape, dtype), share), power(draws, inverse))
 
 
 def ball(key: Any, d: int, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:

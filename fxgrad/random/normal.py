@@ -210,7 +210,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_shard
     mean = spread_parameter(mean, shape, dtype)
     y = square(normal_draws(normal_key, shape, dtype))
     choice = unit_draws(uniform_key, shape, dtype)
-    squared = square(mean)
-    root = sqrt(add(mul(mul(mean, 4.0), y), mul(squared, square(y))))
-    first = sub(add(mean, div(mul(squared, y), 2.0)), mul(div(mean, 2.0), root))
-    return where(le(choice, div(mean, add(mean, first))), first, div(squared, first))
+    # The roots are mean / factor and mean · factor: as a difference the lesser one would lose its digits, and its sign.
+    half = div(mul(mean, y), 2.0)
+    factor = add(add(half, 1.0), sqrt(mul(half, add(half, 2.0))))
+    return where(le(choice, div(factor, add(factor, 1.0))), div(mean, factor), mul(mean, factor))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,4 +115,5 @@ class RegularGridInterpolator:
     def _nearest(self, places: Sequence[tuple[Any, Any]], shares: Sequence[Any]) -> Any:
         chosen = [fnp.where(fnp.ravel(share) <= 0.5, below, above)
                   for (below, above), share in zip(places, shares, strict=True)]
-        return self.values[tuple(chosen)]
+        unknown = functools.reduce(operator.or_, map(fnp.isnan, shares))
+        return fnp.where(unknown, np.nan, self.values[tuple(chosen)])

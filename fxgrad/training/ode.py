@@ -1,8 +1,9 @@
-"""Initial value problems, dy/dt = f(y, t), solved with adaptive steps, and two ways to their gradients."""
+"""Initial value problems, dy/dt = f(y, t), solved with adaptive steps, and two ways to their derivatives."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -12,18 +13,22 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
-from fxgrad.engine.api.closures import closure_convert
+from fxgrad.engine.api.closures import hoist_closure
 from fxgrad.engine.api.custom import custom_vjp
+from fxgrad.engine.api.forward import jvp
 from fxgrad.engine.api.jacobians import jacobian
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import vjp
 from fxgrad.engine.api.sparse_derivatives import given_pattern
+from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.frontend.operands import as_array_operand, is_staging
 from fxgrad.engine.higher_order.series import solution_program
 from fxgrad.engine.ops.strong import strong_mul
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
 from fxgrad.flatten_util import ravel_pytree
@@ -80,9 +85,10 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
     Gradients are with respect to `y0`, `t`, `args`, and closed-over values of `func`. `adjoint` is "continuous" by
     default, and "discrete" for `method="rosenbrock"`, as stiff solutions cannot be followed backwards:
 
-    - `adjoint="continuous"` solves the adjoint equation backwards in time. Memory does not depend on the number of
-      steps, and the gradient is as accurate as the tolerances; solutions that decay fast grow backwards, and lose it.
-      It has reverse mode, and derivatives of that; forward mode is refused.
+    - `adjoint="continuous"` solves another equation. Reverse mode solves the adjoint equation backwards in time: memory
+      does not depend on the number of steps; solutions that decay fast grow backwards, and lose the gradient. Forward
+      mode solves the sensitivity equation with the solution, dS/dt = (∂func/∂y) S + (∂func/∂args) dargs. Both are as
+      accurate as the tolerances, tangents relative to the largest entry of those that are given.
     - `adjoint="discrete"` differentiates the steps that were taken, with the step sizes as constants: the gradient of
       the computed values. It has all modes and orders. NumPy keeps every step's state for the backward pass, XLA up to
       128 and recomputes the others.
@@ -91,7 +97,8 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
     that does not fit, `DTypeError` for a stiff `y0` in half precision, `ShapeError` or `TreeError` for a `func` that
     returns something unlike `y0`.
 
-    Chen et al., "Neural ordinary differential equations" (2018).
+    Chen et al., "Neural ordinary differential equations" (2018). Hairer, Nørsett and Wanner, Solving Ordinary
+    Differential Equations I, I.14, has the sensitivity equation.
 
     >>> import numpy as np, fxgrad
     >>> def decayed(rate):
@@ -99,6 +106,8 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
     >>> value, slope = fxgrad.value_and_grad(decayed)(0.5)
     >>> round(float(value), 7), round(float(slope), 7)  # exp(-0.5) and -exp(-0.5)
     (0.6065307, -0.6065307)
+    >>> round(float(fxgrad.jvp(decayed, (0.5,), (1.0,))[1]), 7)
+    -0.6065307
     >>> def fast(y, t):  # forgets its start within 1e-6, and follows the cosine
     ...     return -1e6 * (y - np.cos(t))
     >>> ends = fxgrad.odeint(fast, 0.0, np.array([0.0, 1.0, 2.0]), method="rosenbrock", mxstep=200)
@@ -114,9 +123,9 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
             raise DTypeError(at_user_line(
                 f"odeint: method='rosenbrock' solves linear systems, and y0 has the dtype {start.dtype}; float32 or "
                 "float64 is needed. Write y0.astype('float32')"))
-        controls = (rtol, atol, mxstep, hmax)
-        # The equation that the continuous adjoint solves is another one, with a pattern of its own.
-        solve_steps, solve_back = (_steps_of(method, order, each) for each in (sparse, False))
+        controls: tuple[Any, ...] = (rtol, atol, mxstep, hmax)
+        # The equations that the derivatives solve are other ones, with patterns of their own.
+        solve_steps, solve_derived = (_steps_of(method, order, each) for each in (sparse, False))
 
         def field(state: Any, time: Any, *given: Any) -> Any:
             y = unpack(state)
@@ -132,8 +141,11 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
         if adjoint == "discrete" or (adjoint is None and method == "rosenbrock"):
             states = solve_steps(given_field, start, times, controls)
         else:
-            converted, captured = closure_convert(field, start, times[0], *args)
-            states = _with_adjoint(converted, controls, solve_steps, solve_back)(start, times, (*args, *captured))
+            converted, captured = hoist_closure(field, (start, times[0], *args), of_integers=True)
+            traced, known = ([each if (type(each) is Tracer) is wanted else None for each in controls]
+                             for wanted in (True, False))
+            solve_with = _with_derivatives(converted, known, solve_steps, solve_derived)
+            states = solve_with(start, times, (*args, *captured), traced)
         return scan(lambda _, state: (None, unpack(state)), None, states)[1]
     return solve(y0, t, *args)
 
@@ -272,11 +284,7 @@ def _solve_adaptive(scheme: Scheme, field: Field, start: Any, times: Any, contro
 
         _, now, before = while_loop(goes_on, lambda carry: advance(carry, target), (np.int64(0), *carry))
         state = (_interpolate(scheme.interpolate, before, now, target) if scheme.interpolate else now[0]).astype(dtype)
-        reached = now[2] >= target
-        # Values that depend on a state that was not reached have NaN derivatives, not 0. The product is strong: an
-        # unreached state that nothing depends on adds no NaN to a gradient.
-        factor = fnp.where(reached, 1.0, math.nan).astype(state.dtype)
-        return (now, before), strong_mul(state, factor) + fnp.where(reached, 0.0, math.nan).astype(state.dtype)
+        return (now, before), _nan_unless(now[2] >= target, state)
 
     slope = field(start, times[0])
     size = stop_gradient(_first_size(field, start, slope, times[0], controls)).astype(times.dtype)
@@ -285,6 +293,15 @@ def _solve_adaptive(scheme: Scheme, field: Field, start: Any, times: Any, contro
         (start, (slope, start), time) if scheme.interpolate else ())
     _, states = scan(reach, carry, times[1:])
     return fnp.concatenate([start[None], states])
+
+
+def _nan_unless(reached: Any, state: Any) -> Any:
+    """Return the state with its derivatives where it is reached; elsewhere NaN, with derivatives that are NaN, not 0.
+
+    The product is strong: an unreached state that nothing depends on adds no NaN to a gradient.
+    """
+    factor = fnp.where(reached, 1.0, math.nan).astype(state.dtype)
+    return strong_mul(state, factor) + fnp.where(reached, 0.0, math.nan).astype(state.dtype)
 
 
 def _sum(weights: Sequence[float], stages: Sequence[Any], size: Any) -> Any:
@@ -391,53 +408,104 @@ def _solve_by_series(order: int, field: Field, start: Any, times: Any, controls:
 
         _, now = while_loop(goes_on, advance, (np.int64(0), carry))
         coefficients, begin, end = now
-        reached = end >= target
-        factor = fnp.where(reached, 1.0, math.nan).astype(start.dtype)  # as for steps of Runge and Kutta
-        state = value(coefficients, target - begin)
-        return now, strong_mul(state, factor) + fnp.where(reached, 0.0, math.nan).astype(start.dtype)
+        return now, _nan_unless(end >= target, value(coefficients, target - begin))
 
     terms, end = expand(start, times[0])
     _, states = scan(reach, (terms, times[0], end), times[1:])
     return fnp.concatenate([start[None], states])
 
 
-# --- the adjoint equation -------------------------------------------------------------------------------------------
+# --- the equations of the derivatives --------------------------------------------------------------------------------
 
 
-def _with_adjoint(field: Field, controls: Sequence[Any], solve_steps: Callable[..., Any],
-                  solve_back: Callable[..., Any]) -> Callable[[Any, Any, Any], Any]:
-    """Return the solution as a function of first state, times and arguments, with its adjoint as gradient."""
-    def odeint_with_the_continuous_adjoint(start: Any, times: Any, args: Any) -> Any:  # the name in messages
-        return solve_steps(lambda state, time: field(state, time, *args), start, times, controls)
+def _with_derivatives(field: Field, known: Sequence[Any], solve_steps: Callable[..., Any],
+                      solve_derived: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the solution as a function of first state, times, arguments, and the controls that are not `known`.
 
-    def forward(start: Any, times: Any, args: Any) -> Any:
-        states = odeint_with_the_continuous_adjoint(start, times, args)
-        return states, (states, times, args)
+    Its gradient solves the adjoint equation, and its tangent the sensitivity equation. They may run after the function
+    around `odeint` has been recorded, so that `field` closes over no traced value.
+    """
+    def all_controls(traced: Sequence[Any]) -> list[Any]:
+        return [one if other is None else other for one, other in zip(known, traced, strict=True)]
+
+    def odeint_with_the_continuous_adjoint(start: Any, times: Any, args: Any, traced: Any) -> Any:  # as messages say
+        return solve_steps(lambda state, time: field(state, time, *args), start, times, all_controls(traced))
+
+    def forward(start: Any, times: Any, args: Any, traced: Any) -> Any:
+        states = odeint_with_the_continuous_adjoint(start, times, args, traced)
+        return states, (states, times, args, traced)
 
     def backward(residuals: Any, cotangents: Any) -> Any:
-        states, times, args = residuals
+        states, times, args, traced = residuals
         leaves, structure = tree.flatten(args)
         moving = [dtypes.is_inexact(fnp.result_type(leaf)) for leaf in leaves]
-
-        def dynamics(state: Any, time: Any, *parameters: Any) -> Any:
-            found = iter(parameters)
-            return field(state, time, *tree.unflatten(structure, [
-                next(found) if moves else leaf for moves, leaf in zip(moving, leaves, strict=True)]))
-
-        parameters = [as_array_operand(leaf) for moves, leaf in zip(moving, leaves, strict=True) if moves]
+        dynamics, parameters = _in_moving(field, args, moving)
+        parameters = [*map(as_array_operand, parameters)]
         # On a mesh each device follows its own solution. Derivatives in what all devices share are added up at the end.
         axes = {name for each in (states, cotangents, *parameters) for name in aval_of(each).vma}
         parameters = [pvary(each, [*axes]) for each in parameters]
-        d_state, d_times, d_found = _solve_backwards(dynamics, parameters, states, times, cotangents, controls,
-                                                     solve_back)
+        d_state, d_times, d_found = _solve_backwards(dynamics, parameters, states, times, cotangents,
+                                                     all_controls(traced), solve_derived)
         found = iter(d_found)
         return d_state, d_times, tree.unflatten(structure, [
             next(found).astype(fnp.result_type(leaf)) if moves else None for moves, leaf in
-            zip(moving, leaves, strict=True)])
+            zip(moving, leaves, strict=True)]), None
+
+    def tangents(residuals: Any, moved: Any) -> Any:
+        states, times, args, traced = residuals
+        t_start, t_times, t_args, _ = moved
+        t_leaves = tree.leaves(t_args)
+        moving = [type(leaf) is not Zero for leaf in t_leaves]
+
+        def both(state: Any, time: Any, args: Any, t_parameters: Any) -> Any:
+            """Return the slopes of the solution and of its tangent."""
+            y, t_y = fnp.split(state, 2)
+            dynamics, parameters = _in_moving(field, args, moving)
+            return fnp.concatenate(jvp(lambda y, *given: dynamics(y, time, *given), (y, *parameters),
+                                       (t_y, *t_parameters)))
+
+        def solve_both(first: Any, given: Any) -> Any:
+            solve = _with_derivatives(both, known, solve_derived, solve_derived)
+            return fnp.split(solve(fnp.concatenate([states[0], first]), times, (args, given), traced), 2, axis=1)[1]
+
+        t_start = instantiate_zeros(t_start)
+        slopes = None if type(t_times) is Zero else scan(
+            lambda _, entry: (None, field(*entry, *args)), None, (states, times))[1] * (
+                t_times.astype(states.dtype)[:, None])
+        # A first time that is later leaves out a piece of the way, a later time moves its state along the slope.
+        first = t_start if slopes is None else t_start - slopes[0]
+        t_states = _homogeneous(solve_both, first, [*itertools.compress(t_leaves, moving)])[1:]
+        t_states = t_states if slopes is None else t_states + slopes[1:]
+        return fnp.concatenate([t_start[None], _nan_unless(~fnp.isnan(states[1:]), t_states)])
 
     solve = custom_vjp(odeint_with_the_continuous_adjoint)
     solve.defvjp(forward, backward)
+    solve.tangents = tangents
     return solve
+
+
+def _in_moving(field: Field, args: Any, moving: Sequence[bool]) -> tuple[Field, list[Any]]:
+    """Return `field` as a function of state, time and those leaves of `args` that `moving` marks, and these leaves."""
+    leaves, structure = tree.flatten(args)
+
+    def dynamics(state: Any, time: Any, *parameters: Any) -> Any:
+        found = iter(parameters)
+        return field(state, time, *tree.unflatten(structure, [
+            next(found) if moves else leaf for moves, leaf in zip(moving, leaves, strict=True)]))
+    return dynamics, [*itertools.compress(leaves, moving)]
+
+
+def _homogeneous(tangent: Callable[..., Any], first: Any, given: Sequence[Any]) -> Any:
+    """Return `tangent(first, given)`, which is linear, computed for the multiple of these whose largest entry is 1.
+
+    The absolute tolerance is for values of that size: of small tangents it would leave no digit.
+    """
+    sizes = [fnp.max(fnp.abs(each), initial=0.0) for each in (first, *given)]
+    size = stop_gradient(functools.reduce(fnp.maximum, sizes))
+    size = fnp.where(size == 0.0, 1.0, size)
+    first, *given = ((each / size).astype(fnp.result_type(each)) for each in (first, *given))
+    found = tangent(first, given)
+    return (found * size).astype(found.dtype)
 
 
 def _solve_backwards(field: Field, parameters: list[Any], states: Any, times: Any, cotangents: Any,

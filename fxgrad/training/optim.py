@@ -19,10 +19,9 @@ from fxgrad.engine.pytorch_names import module_getattr
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
-from fxgrad.nn.layers import widen_half
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, power
 from fxgrad.numpy.arithmetic import clip as clip_array
-from fxgrad.numpy.creation import astype
+from fxgrad.numpy.creation import astype, widen_half
 from fxgrad.numpy.elementwise import absolute, cos, expm1, log, sign, sqrt, square
 from fxgrad.numpy.logic import less_equal, where
 from fxgrad.numpy.reductions import max as max_of

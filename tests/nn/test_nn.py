@@ -213,6 +213,20 @@ def test_standardize_with_a_mean_and_a_variance_of_ones_own() -> None:
             tolerance=2e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_standardize_in_half_precision(dtype: str) -> None:
+    weights = np.array([1.0, -2.0, 0.5, 3.0])
+    for values in map(np.array, ([0.0] * 4, [3.0] * 4, [300.0, -900.0, 40.0, 5.0], [98.0, 103.0, 99.0, 101.0])):
+        x = values.astype(fxgrad.dtypes.SUPPORTED[dtype])
+        for transform in (lambda f: f, fxgrad.jit):
+            found = transform(nn.standardize)(x)
+            assert found.dtype == x.dtype
+            np.testing.assert_allclose(found.astype(float), nn.standardize(values), atol=0.01)
+            slope = transform(fxgrad.grad(lambda x: fnp.sum(nn.standardize(x) * weights.astype(x.dtype))))(x)
+            exact = fxgrad.grad(lambda x: np.sum(nn.standardize(x) * weights))(values)
+            np.testing.assert_allclose(slope.astype(float), exact, rtol=0.02, atol=0.02)
+
+
 @pytest.mark.parametrize("axis", [-1, 0, 1])
 def test_one_hot(axis: int) -> None:
     x = np.array([[0, 2, -1], [3, 1, 4]])

@@ -473,6 +473,17 @@ def test_vector_norms(order: Any) -> None:
     assert_equal(fnp.linalg.norm(A, order, axis=1, keepdims=True), np.linalg.norm(A, order, axis=1, keepdims=True))
 
 
+def test_squares_of_norms_of_half_precision_do_not_overflow() -> None:
+    x = np.array([3e3, 4e3], np.float16)
+    for transform in (lambda f: f, fxgrad.jit):
+        for norm in (fnp.linalg.norm, fnp.linalg.vector_norm):
+            found = transform(norm)(x)
+            assert found.dtype == np.float16
+            np.testing.assert_allclose(float(found), 5e3, rtol=1e-3)
+            np.testing.assert_allclose(transform(fxgrad.grad(norm))(x).astype(float), [0.6, 0.8], rtol=2e-3)
+        np.testing.assert_allclose(float(transform(fnp.linalg.norm)(fnp.stack([x, x]))), 5e3 * np.sqrt(2), rtol=1e-3)
+
+
 def test_norms_of_parts() -> None:
     assert_equal(fnp.linalg.multi_dot([A, A.T, A]), A @ A.T @ A)
     assert_equal(fnp.linalg.multi_dot([V[:3], A, A.T, V[:3]]), V[:3] @ A @ A.T @ V[:3])

@@ -244,6 +244,15 @@ def test_messages(function: Any, error: type[Exception], text: str) -> None:
     assert str(caught.value).partition("\n")[0] == text
 
 
+def test_edges_of_decreasing_bins() -> None:
+    x, bins = np.array([-1.0, 0.0, 0.5, 1.0, 2.0, 3.0]), np.array([2.0, 1.0, 0.0])
+    for right in (False, True):
+        for edges in (bins, bins[::-1].copy()):
+            expected = np.digitize(x, edges, right)
+            np.testing.assert_array_equal(fnp.digitize(x, edges, right), expected)
+            np.testing.assert_array_equal(fxgrad.jit(fnp.digitize, static_argnums=2)(x, edges, right), expected)
+
+
 def test_frompyfunc_calls_its_function_each_time() -> None:
     k = 2.0
     scaled = fnp.frompyfunc(lambda x: x * k, 1, 1)

@@ -233,6 +233,48 @@ def test_binomial_and_multinomial() -> None:
             of_jax("multinomial", np.array([5.0, 50.0]), shares, shape=batch, dtype="float64"))
 
 
+def _check_draws(draws: Any, distribution: Any) -> None:
+    """Compare mean, variance and distribution function (Kolmogorov and Smirnov) with those of draws."""
+    draws, (mean, variance) = np.asarray(draws, float), map(float, distribution.stats())
+    assert abs(draws.mean() - mean) < 4 * np.sqrt(variance / draws.size)
+    assert draws.var() == pytest.approx(variance, rel=0.05)
+    noise = np.random.default_rng(0).uniform(size=draws.size)  # whole numbers become a continuous distribution
+    below = distribution.cdf(draws - 1)
+    assert scipy.stats.kstest(below + noise * (distribution.cdf(draws) - below), "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("rate", [1.2e4, 1e6, 1e8, 2e9])
+def test_poisson_draws_of_large_rates(rate: float) -> None:
+    exact = scipy.stats.poisson(float(np.float32(rate)))
+    for draw in (fxgrad.random.poisson, fxgrad.jit(fxgrad.random.poisson, static_argnums=2)):
+        _check_draws(draw(fxgrad.random.key(3), np.float32(rate), (20000,)), exact)
+
+
+def test_poisson_draws_beyond_the_range_are_the_greatest_integer() -> None:
+    rates = np.array([3e9, 1e30, np.inf], np.float32)
+    np.testing.assert_array_equal(fxgrad.random.poisson(fxgrad.random.key(0), rates), 2**31 - 1)
+
+
+@pytest.mark.parametrize(("n", "p"), [(1e7, 0.5), (1e8, 0.01), (1e9, 0.5), (1e9, 1e-7), (1e12, 0.25)])
+def test_binomial_draws_of_large_numbers(n: float, p: float) -> None:
+    draws = fxgrad.random.binomial(fxgrad.random.key(3), np.array(n), np.array(p), (20000,), np.float64)
+    _check_draws(draws, scipy.stats.binom(int(n), p))
+    opposite = fxgrad.random.binomial(fxgrad.random.key(3), np.array(n), np.array(1 - p), (20000,), np.float64)
+    _check_draws(n - opposite, scipy.stats.binom(int(n), p))
+
+
+def test_numbers_of_the_wald_distribution_are_positive() -> None:
+    draws = fxgrad.random.wald(fxgrad.random.key(14), 1e3, (20000,), np.float32)
+    assert np.min(draws) > 0
+    assert scipy.stats.kstest(np.asarray(draws, float), scipy.stats.invgauss(1e3).cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("p", [12.0, 50.0])
+def test_generalized_normal_numbers_of_high_order(p: float) -> None:
+    draws = fxgrad.random.generalized_normal(fxgrad.random.key(9), p, (20000,), np.float32)
+    assert scipy.stats.kstest(np.asarray(draws, float), scipy.stats.gennorm(p).cdf).pvalue > 1e-3
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_geometric(dtype: str) -> None:
     p = np.array([0.1, 0.5, 1.0])

@@ -43,6 +43,16 @@ def test_values_as_scipy(method: str, fill_value: Any) -> None:
     np.testing.assert_allclose(line(OUTSIDE[:, 0]), expected(OUTSIDE[:, 0]), rtol=1e-12)
 
 
+def test_points_with_a_nan() -> None:
+    places = np.array([[np.nan, 0.5], [1.0, np.nan], [1.0, 0.5]])
+    for method in ("linear", "nearest"):
+        for fill_value in (None, 7.0):
+            interpolate = RegularGridInterpolator(GRID, VALUES, method, fill_value=fill_value)
+            expected = scipy.interpolate.RegularGridInterpolator(GRID, VALUES, method, False, fill_value)(places)
+            np.testing.assert_allclose(interpolate(places), expected)
+            np.testing.assert_allclose(fxgrad.jit(interpolate)(places), expected)
+
+
 def test_derivatives_as_jax() -> None:
     def total(module: Any, library: Any) -> Any:
         return lambda places, values, points: library.sum(

@@ -353,6 +353,80 @@ def test_small_probabilities() -> None:
     np.testing.assert_array_equal(stats.truncnorm.logsf(np.array([1e300, math.inf]), 3.0, math.inf), -math.inf)
 
 
+def _exact_logarithm(name: str, function: str, z: Any, *shapes: Any) -> Any:
+    """Return logcdf or logsf by mpmath, from the smaller of both probabilities."""
+    if name in ("gamma", "chi2"):
+        half = mpmath.mpf(1 if name == "gamma" else 0.5)
+        lower, upper = (mpmath.gammainc(half * shapes[0], *ends, regularized=True) for ends in (
+            (0, half * z), (half * z, mpmath.inf)))
+    elif name == "beta":
+        lower = mpmath.betainc(*shapes, 0, z, regularized=True)
+        upper = mpmath.betainc(shapes[1], shapes[0], 0, 1 - z, regularized=True)
+    elif name == "gennorm":
+        tail = mpmath.gammainc(1 / shapes[0], abs(z) ** shapes[0], mpmath.inf, regularized=True) / 2
+        lower, upper = (tail, 1 - tail) if z < 0 else (1 - tail, tail)
+    elif name == "pareto":
+        upper = z ** -shapes[0]
+        lower = 1 - upper
+    elif name == "cauchy":
+        lower, upper = mpmath.atan2(1, -z) / mpmath.pi, mpmath.atan2(1, z) / mpmath.pi
+    elif name in ("gumbel_r", "gumbel_l"):
+        tail = mpmath.exp(z if name == "gumbel_l" else -z)
+        lower, upper = (mpmath.exp(-tail), -mpmath.expm1(-tail))[::1 if name == "gumbel_r" else -1]
+    else:
+        ends = [mpmath.erf(each / mpmath.sqrt(2)) for each in (shapes[0], z, shapes[1])]
+        lower, upper = ((ends[at + 1] - ends[at]) / (ends[2] - ends[0]) for at in (0, 1))
+    if function == "logsf":
+        lower, upper = upper, lower
+    return mpmath.log(lower) if lower < 0.5 else mpmath.log1p(-upper)
+
+
+@pytest.mark.parametrize(("name", "shapes", "points"), [
+    ("gamma", (2.5,), (1e-30, 0.1, 5.0, 40.0, 1e4)), ("gamma", (1e-3,), (0.3, 0.9, 5.0, 800.0)),
+    ("gamma", (1e4,), (1e3, 8e3, 9.9e3, 1.3e4, 3e4)), ("chi2", (3.0,), (1e-30, 2.0, 90.0, 1e4)),
+    ("beta", (0.01, 0.02), (1e-30, 1e-10, 1e-5, 0.5)), ("beta", (1e3, 2e3), (1e-3, 0.2, 0.3, 0.4, 0.9)),
+    ("gennorm", (2.0,), (-40.0, -3.0, 2.0, 6.0)), ("pareto", (3.0,), (1.5, 1e4, 1e10)),
+    ("cauchy", (), (-1e10, -3.0, 1e4, 1e10)), ("gumbel_r", (), (-5.0, -1.0, 2.0, 700.0, 1e4)),
+    ("gumbel_l", (), (5.0, 1.0, -2.0, -700.0, -1e4)), ("truncnorm", (-1e-3, 1e-3), (-9.98e-4, 0.0, 5e-4)),
+    ("truncnorm", (3.0, 4.0), (3.001, 3.5, 3.999)), ("truncnorm", (-1.0, 30.0), (-0.999999, 4.0, 12.0))])
+def test_logarithms_of_far_and_near_probabilities(name: str, shapes: tuple[float, ...],
+                                                  points: tuple[float, ...]) -> None:
+    for function in ("logcdf", "logsf"):
+        if function not in getattr(stats, name).functions:
+            continue
+        ours = getattr(getattr(stats, name), function)
+        for dtype, tolerance in ((np.float32, 2e-4), (np.float64, 1e-11)):  # exponents of densities may be thousands
+            x, given = np.array(points, dtype), [dtype(shape) for shape in shapes]
+            with mpmath.workdps(100):
+                wanted = [float(_exact_logarithm(name, function, *(mpmath.mpf(float(each)) for each in (z, *given))))
+                          for z in x]
+            for transform in (lambda f: f, fxgrad.jit):
+                found = transform(ours)(x, *given)
+                assert found.dtype == dtype
+                np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=2 * float(np.finfo(dtype).tiny))
+        slopes = [_slope(name, function, z, given) for z in x]
+        for transform in (lambda f: f, fxgrad.jit):
+            found = transform(fxgrad.vmap(fxgrad.grad(ours), (0, *[None] * len(given))))(x, *given)
+            np.testing.assert_allclose(found, slopes, rtol=1e-8)
+
+
+def _slope(name: str, function: str, z: Any, given: list[Any]) -> float:
+    with mpmath.workdps(100):
+        exact = [mpmath.mpf(float(each)) for each in (z, *given)]
+        by = abs(exact[0]) * mpmath.mpf(10) ** -30 + (0 if exact[0] else mpmath.mpf(10) ** -30)
+        above, below = (_exact_logarithm(name, function, exact[0] + side, *exact[1:]) for side in (by, -by))
+        return float((above - below) / (2 * by))
+
+
+def test_logarithms_of_probabilities_outside_of_the_support_have_no_slope() -> None:
+    for name, shapes, x in (("pareto", (3.0,), 0.5), ("gamma", (2.0,), 0.0), ("beta", (2.0, 3.0), 0.0)):
+        logcdf = getattr(stats, name).logcdf
+        assert float(logcdf(x, *shapes)) == -math.inf
+        assert float(fxgrad.grad(logcdf)(x, *shapes)) == 0.0
+    curvature = fxgrad.grad(fxgrad.grad(lambda x: stats.truncnorm.logsf(x, 8.0, math.inf)))(20.0)
+    np.testing.assert_allclose(curvature, -0.997536738421, rtol=1e-10)
+
+
 @pytest.mark.parametrize(("name", "function"), [each for each in FUNCTIONS if each[1] in ("ppf", "isf")])
 def test_no_point_has_a_probability_over_1_or_below_0(name: str, function: str) -> None:
     found = getattr(getattr(stats, name), function)(np.array([-0.1, 1.1, 0.5]), *parameters(name, function))

@@ -8,11 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import scipy.integrate
 from jax.experimental.ode import odeint as odeint_of_jax
 
 import fxgrad
 from fxgrad import odeint
-from fxgrad.errors import ArgumentError, ShapeError, TreeError, UnsupportedError
+from fxgrad.errors import ArgumentError, ShapeError, TreeError
 
 ADJOINTS = ["continuous", "discrete"]
 MATRIX = np.array([[-0.5, 1.0], [-1.0, -0.3]])
@@ -98,6 +99,8 @@ def test_containers_closures_and_integers(adjoint: str) -> None:
     np.testing.assert_allclose(place(2.0, 1), np.cos(2 * times), rtol=1e-6)
     slope = fxgrad.grad(lambda w: fxgrad.numpy.sum(place(w, np.int32(1))))(2.0)
     np.testing.assert_allclose(slope, -np.sum(times * np.sin(2 * times)), rtol=1e-6)
+    tangent = fxgrad.jacfwd(lambda w: place(w, np.int32(1)))(2.0)
+    np.testing.assert_allclose(tangent, -times * np.sin(2 * times), rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -123,14 +126,151 @@ def test_complex_states_and_narrow_dtypes() -> None:
     assert odeint(lambda y, _: -y, 1, [0, 1]).dtype == np.float64
 
 
-@pytest.mark.slow
-def test_forward_mode_is_the_discrete_ones() -> None:
-    def end(rate, adjoint):
-        return odeint(lambda y, _, k: k * y, 1.0, np.array([0.0, 1.0]), rate, rtol=1e-3, atol=1e-3, adjoint=adjoint)[-1]
+def through_a_cosine(point: Any, solver: Any = odeint, **options: Any) -> Any:
+    """The end of y' = k y cos(t) as a function of first value, rate, first and last time."""
+    return solver(lambda y, t, k: k * y * np.cos(t), point[0], np.stack([point[2], point[3]]), point[1], rtol=1e-9,
+                  atol=1e-9, **options)[-1]
 
-    assert fxgrad.jvp(lambda r: end(r, "discrete"), (0.5,), (1.0,))[1] == pytest.approx(np.exp(0.5), rel=1e-2)
-    with pytest.raises(UnsupportedError, match="forward mode through the custom_vjp function odeint_with_the_continuo"):
-        fxgrad.jvp(lambda r: end(r, "continuous"), (0.5,), (1.0,))
+
+def through_a_cosine_exactly(point: Any) -> Any:
+    return point[0] * np.exp(point[1] * (np.sin(point[3]) - np.sin(point[2])))
+
+
+POINT, DIRECTION = np.array([1.3, 0.8, 0.2, 1.4]), np.array([0.3, 0.2, 0.5, 0.1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["runge-kutta", "taylor", "rosenbrock"])
+def test_tangents_solve_the_sensitivity_equation(method: str) -> None:
+    """In the first state, all times and a matrix: SciPy's solution, differences, and the tangent of the steps."""
+    rng = np.random.default_rng(0)
+    primals = START, TIMES, MATRIX
+    tangents = [rng.normal(size=np.shape(each)) for each in primals]
+
+    def solve(y0: Any, t: Any, a: Any, adjoint: str = "continuous") -> Any:
+        return odeint(forced, y0, t, a, rtol=1e-10, atol=1e-10, method=method, adjoint=adjoint)
+
+    def both(t: Any, state: Any) -> Any:
+        y, s = state[:2], state[2:]
+        return np.concatenate([forced(y, t, MATRIX), forced(s, t, MATRIX) + forced(y, t, tangents[2])])
+
+    first = tangents[0] - forced(START, TIMES[0], MATRIX) * tangents[1][0]
+    found = scipy.integrate.solve_ivp(both, TIMES[[0, -1]], np.concatenate([START, first]), t_eval=TIMES, rtol=1e-12,
+                                      atol=1e-12, method="DOP853").y.T
+    slopes = np.stack([forced(y, t, MATRIX) for y, t in zip(found[:, :2], TIMES, strict=True)])
+    expected = found[:, 2:] + slopes * tangents[1][:, None]
+
+    value, tangent = fxgrad.jvp(solve, primals, tangents)
+    np.testing.assert_array_equal(value, solve(*primals))
+    np.testing.assert_array_equal(tangent[0], tangents[0])
+    np.testing.assert_allclose(tangent, expected, atol=3e-8)
+    of_steps = fxgrad.jvp(lambda *given: solve(*given, "discrete"), primals, tangents)[1]
+    np.testing.assert_allclose(of_steps, tangent, atol=3e-8)
+    ahead, behind = (solve(*(each + step * along for each, along in zip(primals, tangents, strict=True)))
+                     for step in (1e-5, -1e-5))
+    np.testing.assert_allclose((ahead - behind) / 2e-5, tangent, atol=3e-8)
+    compiled = fxgrad.jit(lambda *given: fxgrad.jvp(solve, given, tangents))(*primals)
+    np.testing.assert_allclose(compiled[0], value, rtol=1e-12)
+    np.testing.assert_allclose(compiled[1], tangent, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outer", [fxgrad.jacfwd, fxgrad.jacrev])
+@pytest.mark.parametrize("inner", [fxgrad.jacfwd, fxgrad.jacrev])
+def test_hessians_in_all_orders_of_modes(outer: Any, inner: Any) -> None:
+    expected = fxgrad.hessian(through_a_cosine_exactly)(POINT)
+    found = outer(inner(through_a_cosine))
+    np.testing.assert_allclose(found(POINT), expected, atol=1e-7)
+    np.testing.assert_allclose(fxgrad.jit(found)(POINT), expected, atol=1e-7)
+
+
+@pytest.mark.slow
+def test_higher_orders_of_forward_mode() -> None:
+    def thrice(f: Any) -> Any:
+        def along(f: Any) -> Any:
+            return lambda point: fxgrad.jvp(f, (point,), (DIRECTION,))[1]
+        return fxgrad.value_and_grad(along(along(f)))(POINT)
+
+    for one, other in zip(thrice(through_a_cosine), thrice(through_a_cosine_exactly), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-7)
+    series = (DIRECTION, 2 * DIRECTION, -DIRECTION),
+    found, expected = (fxgrad.jet(f, (POINT,), series)[1] for f in (through_a_cosine, through_a_cosine_exactly))
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+@pytest.mark.slow
+def test_tangents_are_linear_at_any_size() -> None:
+    """The tolerances are for values near 1: tangents much smaller keep their digits, those much larger take no time."""
+    slope = fxgrad.grad(through_a_cosine_exactly)(POINT)
+    _, push = fxgrad.linearize(through_a_cosine, POINT)
+    for size in (1e-200, 1e-13, 1.0, 1e13):
+        np.testing.assert_allclose(push(size * DIRECTION) / size, slope @ DIRECTION, rtol=1e-8)
+    assert push(np.zeros(4)) == 0.0
+    np.testing.assert_allclose(fxgrad.linear_transpose(push, POINT)(1.0)[0], slope, rtol=1e-8)
+    # At rest, the solution asks for no short steps.
+    at_rest = fxgrad.jvp(lambda y0: odeint(lambda y, t: -y, y0, np.array([0.0, 5.0]))[-1], (0.0,), (1e-12,))[1]
+    np.testing.assert_allclose(at_rest, 1e-12 * np.exp(-5.0), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_batches_and_loops_of_tangents() -> None:
+    points = np.stack([POINT, 1.1 * POINT, 0.7 * POINT])
+
+    def along(f: Any) -> Any:
+        return lambda point: fxgrad.jvp(f, (point,), (DIRECTION,))[1]
+
+    def with_a_shared_rate(f: Any) -> Any:
+        batch = fxgrad.vmap(lambda y, k: f(np.stack([y, k, 0.2, 1.4])), in_axes=(0, None))
+        return fxgrad.jacfwd(lambda k: batch(points[:, 0], k))(0.8)
+
+    def repeated(f: Any) -> Any:
+        return lambda k: fxgrad.lax.scan(lambda y, _: (f(np.stack([y, k, 0.2, 1.4])), None), 1.0, None, length=2)[0]
+
+    expected = fxgrad.vmap(along(through_a_cosine_exactly))(points)
+    np.testing.assert_allclose(fxgrad.vmap(along(through_a_cosine))(points), expected, atol=1e-8)
+    batch = fxgrad.vmap(lambda point: through_a_cosine(point))
+    of_batch = fxgrad.jvp(batch, (points,), (np.stack([DIRECTION] * 3),))[1]
+    np.testing.assert_allclose(of_batch, expected, atol=1e-8)
+    np.testing.assert_allclose(with_a_shared_rate(through_a_cosine), with_a_shared_rate(through_a_cosine_exactly),
+                               atol=1e-8)
+    loops = [fxgrad.jacfwd(repeated(f)) for f in (through_a_cosine, through_a_cosine_exactly)]
+    np.testing.assert_allclose(loops[0](0.3), loops[1](0.3), atol=1e-8)
+    np.testing.assert_allclose(fxgrad.jit(loops[0])(0.3), loops[1](0.3), atol=1e-8)
+
+
+@pytest.mark.slow
+def test_tangents_of_traced_controls_and_closed_over_integers() -> None:
+    """The rule runs when the tangent is computed, after the function around it has been recorded."""
+    def tangent(count: Any, rtol: Any, hmax: Any) -> Any:
+        def end(rate: Any) -> Any:
+            return odeint(lambda y, t: -rate * count * y, 1.0, np.array([0.0, 1.0]), rtol=rtol, hmax=hmax)[-1]
+        return fxgrad.jvp(end, (0.5,), (1.0,))[1]
+
+    given = np.int32(2), 1e-8, 0.5
+    for found in (tangent(*given), fxgrad.jit(tangent)(*given), fxgrad.make_program(tangent)(*given)(*given)):
+        np.testing.assert_allclose(found, -2.0 * np.exp(-1.0), rtol=1e-7)
+    np.testing.assert_allclose(fxgrad.lax.scan(lambda c, n: (c, tangent(n, 1e-8, 0.5)), 0, np.arange(1, 3))[1],
+                               [-np.exp(-0.5), -2.0 * np.exp(-1.0)], rtol=1e-7)
+
+
+@pytest.mark.slow
+def test_tangents_of_complex_and_narrow_states() -> None:
+    times = np.array([0.0, 1.0, 2.0])
+    given, along, starts = (0.3 + 1j, 1.0 + 0.5j), (0.2 - 1j, 0.3 + 0j), np.array([1.0, 2.0 + 0j])
+    found = fxgrad.jvp(lambda w, z: odeint(lambda y, _, w: w * y, z * starts, times, w), given, along)[1]
+    exact = fxgrad.jvp(lambda w, z: np.exp(w * times)[:, None] * z * starts, given, along)[1]
+    np.testing.assert_allclose(found, exact, atol=3e-7)
+    single = fxgrad.jacfwd(lambda k: odeint(lambda y, _, k: -k * y, np.ones(2, np.float32), times.astype(np.float32), k,
+                                            rtol=1e-5, atol=1e-5))(np.float32(0.5))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single[:, 0], -times * np.exp(-0.5 * times), atol=1e-4)
+
+    def turned(w: Any) -> Any:
+        return odeint(lambda y, _, w: w @ y, np.ones(2, np.float32), np.float32([0, 1]), w, rtol=1e-3, atol=1e-3)[-1]
+    w = MATRIX.astype(np.float32)
+    tangent, cast = (fxgrad.jvp(f, (w,), (w,))[1] for f in (turned, fxgrad.autocast(turned)))
+    assert cast.dtype == np.float32
+    np.testing.assert_allclose(cast, tangent, atol=0.05)  # products in bfloat16
 
 
 @pytest.mark.slow
@@ -159,6 +299,35 @@ def test_gradients_of_what_is_nan_are_nan(adjoint: str) -> None:
             value, slopes = gradient(k, y0, np.array([0.0, 5.0]), mxstep)
             assert np.isnan(value), name
             assert np.isnan(np.hstack(slopes)).all(), (name, slopes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAILING)
+def test_tangents_of_what_is_nan_are_nan(name: str) -> None:
+    k, y0, mxstep = FAILING[name]
+    given = k, y0, np.array([0.0, 5.0])
+
+    def moved(step: Any, place: int) -> Any:
+        k, y0, t = (each + step if at == place else each for at, each in enumerate(given))
+        return odeint(lambda y, t: -k * y * y, y0, t, mxstep=mxstep)
+
+    for place in range(3):
+        first, last = fxgrad.jacfwd(moved)(0.0, place)
+        assert np.isnan(last), (place, last)
+        assert first == (1.0 if place == 1 else 0.0)
+        assert np.isnan(fxgrad.grad(lambda step, place=place: fxgrad.jacfwd(moved)(step, place)[1])(0.0))
+
+
+@pytest.mark.slow
+def test_tangents_of_what_few_steps_do_not_reach_are_nan() -> None:
+    """A parameter of no effect halves the mean of the errors, so that both are solved in fewer steps than one is."""
+    def end(idle: Any, mxstep: int) -> Any:
+        return odeint(lambda y, t, idle: -y * y + 0.0 * idle, 1.0, np.array([0.0, 5.0]), idle, mxstep=mxstep)[-1]
+
+    reached = [(np.isfinite(value), np.isfinite(tangent)) for mxstep in range(18, 34)
+               for value, tangent in [fxgrad.jvp(lambda idle, mxstep=mxstep: end(idle, mxstep), (2.0,), (1.0,))]]
+    assert {value for value, _ in reached} == {True, False}
+    assert all(value for value, tangent in reached if tangent)
 
 
 @pytest.mark.slow
@@ -259,7 +428,9 @@ def test_derivatives_in_parameters_that_all_devices_share_are_added_up_once(clos
     mapped = fxgrad.shard_map(lambda rate, y0: fxgrad.lax.pmean(end(rate, y0[0]), "i"), mesh=mesh,
                               in_specs=(spec(), spec("i")), out_specs=spec(), check_vma=check_vma)
     starts, decay = np.array([1.0, 3.0]), np.exp(-0.7)
-    for slopes in (fxgrad.grad(mapped, (0, 1)), fxgrad.jit(fxgrad.grad(mapped, (0, 1)))):
+    for slopes in (fxgrad.grad(mapped, (0, 1)), fxgrad.jit(fxgrad.grad(mapped, (0, 1))), fxgrad.jacfwd(mapped, (0, 1))):
         of_rate, of_starts = slopes(0.7, starts)
         np.testing.assert_allclose(of_rate, -2.0 * decay, rtol=1e-7)
         np.testing.assert_allclose(of_starts, [0.5 * decay, 0.5 * decay], rtol=1e-7)
+    for second in (fxgrad.jacfwd(fxgrad.grad(mapped)), fxgrad.grad(fxgrad.jacfwd(mapped))):
+        np.testing.assert_allclose(second(0.7, starts), 2.0 * decay, rtol=1e-7)

@@ -40,7 +40,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         def forward(*given: Any) -> Any:
             output, rule = fun(*given, **kwargs)
             like = tree.map(aval_of, output)
-            converted, captured = _convert_closure(rule, (like,), of_integers=True)
+            converted, captured = hoist_closure(rule, (like,), of_integers=True)
             structures.append((converted, len(captured)))
             return output, tuple(captured)
 
@@ -70,11 +70,11 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     >>> float(fxgrad.grad(solve)(3.0))
     2.0
     """
-    return _convert_closure(fun, example_args)
+    return hoist_closure(fun, example_args)
 
 
-def _convert_closure(fun: Callable[..., Any], examples: tuple[Any, ...], of_integers: bool = False,
-                     ) -> tuple[Callable[..., Any], list[Any]]:
+def hoist_closure(fun: Callable[..., Any], examples: tuple[Any, ...], of_integers: bool = False,
+                  ) -> tuple[Callable[..., Any], list[Any]]:
     """Return what `closure_convert` does; tracers that are no floating-point ones are arguments too, if asked for."""
     leaves, structure = tree.flatten(examples)
     avals = [struct_aval(leaf) or (leaf if hasattr(leaf, "strong") else aval_of(leaf)) for leaf in leaves]

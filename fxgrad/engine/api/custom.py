@@ -304,6 +304,9 @@ class custom_vjp(_CustomDerivative):  # noqa: N801  (a decorator, named as in ja
 
     forward: Callable[..., Any] | None = None
     backward: Callable[..., Any] | None = None
+    # For the library's own functions whose backward pass cannot be transposed: `tangents(residuals, tangents)` returns
+    # the tangent of the output, from those of the arguments in their structures, with `Zero` objects among the leaves.
+    tangents: Callable[..., Any] | None = None
     symbolic_zeros = False
 
     def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any], symbolic_zeros: bool = False,
@@ -383,6 +386,29 @@ class _UserVjp(_CapturedInputs):
         for given, argument in zip(result, arguments, strict=True):
             found.extend(self._argument_cotangents(given, argument))  # the leaves of `argument` are avals
         return found, None
+
+    @property
+    def gives_tangents(self) -> bool:
+        """Whether the function has a rule of tangents."""
+        return self.owner.tangents is not None
+
+    def tangents(self, structure: Any, residuals: Flat, tangents: Flat) -> list[Any]:
+        """Run the function's rule of tangents."""
+        given = tangents[self.captured:]  # captured inputs are differentiated through the function itself
+        zeros = [tangent if type(tangent) is Zero else None for tangent in given]
+        moving = [tangent for tangent in given if type(tangent) is not Zero]
+        results, _ = run_guarded(functools.partial(self._run_tangent_rule, structure, len(residuals), zeros),
+                                 [*residuals, *moving], function_origin(self.owner.tangents),
+                                 f"the rule of tangents of {self.name}")
+        return results
+
+    def _run_tangent_rule(self, structure: Any, count: int, zeros: Sequence[Zero | None], *values: Any,
+                          ) -> tuple[list[Any], None]:
+        """Call the function's rule of tangents on containers."""
+        moving = iter(values[count:])
+        tangents = self.call.dynamic([next(moving) if zero is None else zero for zero in zeros])
+        result = self.owner.tangents(tree.unflatten(structure, values[:count]), tangents)
+        return self.flat_output("rule of tangents", result, "the output tangent"), None
 
     def _argument_cotangents(self, given: Any, argument: Any) -> list[Any]:
         """Return the leaves of a cotangent; None expands to one zero for each leaf of `argument`."""

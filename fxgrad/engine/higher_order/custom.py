@@ -77,6 +77,15 @@ class CustomVjpRule(Protocol):
         """Return a cotangent for every primal (None or `Zero` if it is zero)."""
         ...
 
+    @property
+    def gives_tangents(self) -> bool:
+        """Whether the rule has `tangents`; those of others are derived from `backward`."""
+        ...
+
+    def tangents(self, structure: Any, residuals: Flat, tangents: Flat) -> list[Any]:
+        """Return the tangents of the outputs, linear in `tangents`, those of the primals (`Zero` if it is zero)."""
+        ...
+
 
 def _abstract(*avals: Aval, program: Program, rule: Any) -> list[Aval]:
     check_arguments(rule.name, program.in_avals, avals)
@@ -222,6 +231,11 @@ class ByValue(StructuralKey):
     def captured(self) -> int:
         """The number of inputs that the function closed over."""
         return getattr(self._key[0], "captured", 0)
+
+    @property
+    def gives_tangents(self) -> bool:
+        """Whether the rule of a `custom_vjp` function has `tangents` of its own."""
+        return getattr(self._key[0], "gives_tangents", False)
 
 
 class _BatchedRule(ByValue):
@@ -383,10 +397,24 @@ class BatchedVjpRule(_BatchedRule):
                  for result, axis in zip(results, select_marked(axes, differentiable), strict=True)]
         return [*[None] * masks, *merge_marked(differentiable, found, [None] * differentiable.count(False))]
 
+    def tangents(self, structure: Any, residuals: Flat, tangents: Flat) -> list[Any]:
+        """Return the tangents of the outputs, with the batch axis first."""
+        rule, size, axes, avals, axis_name = self._key
+        count, marks = len(residuals), nonzero_mask(tangents)
+
+        def one(*values: Any) -> list[Any]:
+            return [*map(instantiate_zeros, rule.tangents(
+                structure, values[:count], fill_zeros(avals, marks, values[count:])))]
+
+        results = _apply_batched(one, size, [*residuals, *nonzero_tangents(tangents)],
+                                 [*[0] * count, *select_marked(axes, marks)], axis_name)
+        return [put_axis(result, size, 0) for result in results]
+
 
 # --- the tangent of a custom_vjp function -------------------------------------------------------------------
-# Under reverse mode only its transpose is used, which is the user's backward pass. Forward mode derives the tangent
-# by transposing that pass once more, which takes that the pass is linear in the cotangent and transposable.
+# Under reverse mode only its transpose is used, which is the user's backward pass. Forward mode takes the tangents that
+# the rule gives, as functions of this library may. It derives those of others by transposing the backward pass once
+# more, which takes that the pass is linear in the cotangent and transposable.
 
 
 def _tangent_abstract(*avals: Aval, rule: CustomVjpRule, moving: tuple[bool, ...], in_avals: tuple[Aval, ...],
@@ -398,7 +426,7 @@ def _tangent_abstract(*avals: Aval, rule: CustomVjpRule, moving: tuple[bool, ...
 
 def _tangent_program(avals: Sequence[Aval], *, rule: CustomVjpRule, structure: Any, moving: tuple[bool, ...],
                      in_avals: tuple[Aval, ...], out_avals: tuple[Aval, ...]) -> tuple[Program, list[Any]]:
-    """Return (residuals, tangents) -> output tangents, the transpose of cotangents -> `backward`."""
+    """Return (residuals, tangents) -> output tangents: those of the rule, or else the transpose of `backward`."""
     count = len(avals) - sum(moving)
 
     def pass_back(*values: Any) -> list[Any]:
@@ -406,7 +434,11 @@ def _tangent_program(avals: Sequence[Aval], *, rule: CustomVjpRule, structure: A
         return [instantiate_zeros(Zero(aval) if cotangent is None else cotangent)
                 for cotangent, aval, moves in zip(given, in_avals, moving, strict=True) if moves]
 
-    def tangents_of(*values: Any) -> list[Any]:
+    def given_tangents(*values: Any) -> list[Any]:
+        found = rule.tangents(structure, values[:count], fill_zeros(in_avals, moving, values[count:]))
+        return [pvary(instantiate_zeros(tangent), [*aval.vma]) for tangent, aval in zip(found, out_avals, strict=True)]
+
+    def derived_tangents(*values: Any) -> list[Any]:
         residuals, tangents = values[:count], values[count:]
         program, captured = trace_at(pass_back, [*avals[:count], *out_avals], mode=WITH_LITERALS)
         try:
@@ -418,7 +450,8 @@ def _tangent_program(avals: Sequence[Aval], *, rule: CustomVjpRule, structure: A
                 f"backward pass, which cannot be transposed: {str(error).split('  at ')[0].strip()}\n"
                 "Define the function with custom_jvp, or use reverse mode (grad, vjp, jacrev)")) from None
 
-    return trace_at(tangents_of, avals, mode=WITH_LITERALS)
+    gives_tangents = getattr(rule, "gives_tangents", False)
+    return trace_at(given_tangents if gives_tangents else derived_tangents, avals, mode=WITH_LITERALS)
 
 
 def _tangent_numpy(*values: Any, **params: Any) -> list[Any]:

@@ -11,6 +11,7 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.higher_order.custom import ByValue, Flat, custom_jvp_p, custom_vjp_p
 from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, select_marked
 from fxgrad.engine.higher_order.mapped_rule import custom_vmap_p
+from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import WITH_LITERALS, trace_at
 from fxgrad.engine.transforms.forward import fill_zeros
@@ -89,6 +90,17 @@ class TransformedVjpRule(_Transformed):
 
         results = iter(self._apply(back, [*residuals, *select_marked(cotangents, marks)]))
         return [next(results) if each is ... else each for each in absent]
+
+    def tangents(self, structure: Any, residuals: Flat, tangents: Flat) -> list[Any]:
+        """Return tangents of the types of the outputs."""
+        rule, count, marks = self._key[0], len(residuals), nonzero_mask(tangents)
+        avals = [each.aval if type(each) is Zero else aval_of(each) for each in tangents]
+
+        def push(*values: Any) -> list[Any]:
+            return [*map(instantiate_zeros, rule.tangents(
+                structure, values[:count], fill_zeros(avals, marks, values[count:])))]
+
+        return self._apply(push, [*residuals, *nonzero_tangents(tangents)])
 
 
 class TransformedBatchRule(_Transformed):

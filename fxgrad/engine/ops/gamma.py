@@ -8,6 +8,7 @@ DLMF (dlmf.nist.gov).
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from fxgrad.engine.ops.families import lax_function
 from fxgrad.engine.ops.parts import abs
 from fxgrad.engine.ops.pointwise import align, elementwise, operation
 from fxgrad.engine.ops.select import where
-from fxgrad.engine.ops.special import BERNOULLI, digamma, in_powers, lgamma, xlog1py, xlogy
+from fxgrad.engine.ops.special import BERNOULLI, digamma, in_powers, lgamma, lgamma_near_2, xlog1py, xlogy
 from fxgrad.engine.ops.structural import reduce_sum, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
@@ -191,6 +192,18 @@ def _tail(lax: Any, a: Any, x: Any, *, in_a: bool) -> tuple[Any, Any]:
     return lax.mul(tails.integrate(lax, density, x), lax.abs(length)), lax.exp(exponent)
 
 
+_OF_UPPER = [(-1) ** n / math.factorial(n) for n in range(19)]
+
+
+def _upper_by_series(lax: Any, a: Any, x: Any) -> Any:
+    """Return Q(a, x) for a < 1/2 and x <= 1, where 1 - P(a, x) cancels (DLMF 8.7.3)."""
+    exponent = lax.sub(lax.mul(a, lax.log(x)), lax.sub(lgamma_near_2(lax, a), lax.log1p(a)))
+    rest = lax.full_like(x, 0.0)
+    for n, number in reversed([*enumerate(_OF_UPPER)][1:]):
+        rest = lax.mul(x, lax.add(rest, lax.div(lax.full_like(x, number), lax.add(a, lax.full_like(a, n)))))
+    return lax.neg(lax.add(lax.expm1(exponent), lax.mul(lax.mul(a, lax.exp(exponent)), rest)))
+
+
 def _incomplete(lax: Any, a: Any, x: Any, name: str) -> Any:
     """Compute a function of this family: for moderate a by XLA's kernel of that name."""
     zero, one, infinity = lax.full_like(x, 0.0), lax.full_like(x, 1.0), lax.full_like(x, math.inf)
@@ -204,6 +217,11 @@ def _incomplete(lax: Any, a: Any, x: Any, name: str) -> Any:
         tail = lax.select(below, tail, lax.neg(tail))
         tail = lax.mul(tail, density) if name == "igamma_grad_a" else lax.neg(lax.mul(tail, lax.div(there, wide)))
         return lax.select(large, tail, moderate)
+    if name == "igammac":
+        few = functools.reduce(lax.bitwise_and, (lax.gt(a, zero), lax.lt(a, lax.full_like(a, 0.5)), lax.gt(x, zero),
+                                                 lax.le(x, one)))
+        small, here = (lax.select(few, each, lax.full_like(x, 0.25)) for each in (a, x))
+        moderate = lax.select(few, tails.if_any(lax, few, lambda: _upper_by_series(lax, small, here), zero), moderate)
     is_asked, tail = below if name == "igamma" else lax.bitwise_not(below), lax.mul(tail, density)
     tail = lax.select(is_asked, tail, lax.sub(one, tail))
     # A distribution without an upper end.

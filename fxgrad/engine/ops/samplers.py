@@ -1,7 +1,8 @@
 """Rejection samplers: gamma, Poisson and binomial distributions, each one operation.
 
-Their kernels are jax's, run by XLA on the CPU for NumPy arrays: the rejection loops draw from keys that are split
-inside them, and only the same loop gives the same numbers. Operands have the axes of the keys first, then their own.
+Their kernels are jax's, but for large counts, run by XLA on the CPU for NumPy arrays: the rejection loops draw from
+keys that are split inside them, and only the same loop gives the same numbers. Operands have the axes of the keys
+first, then their own.
 """
 
 from __future__ import annotations

@@ -254,6 +254,14 @@ _AT_2 = [1 - np.euler_gamma, *((-1) ** k * float(_zeta(np.float64(k), np.float64
 """The coefficients of lgamma(2 + d) from that of d on (DLMF 5.7.3): of its powers, (-1)^k (zeta(k) - 1) / k."""
 
 
+def lgamma_near_2(lax: Any, apart: Any) -> Any:
+    """Return lgamma(2 + apart), for XLA, with the digits of numbers near 0; apart is at most 1/2 in size."""
+    total = lax.full_like(apart, 0.0)
+    for coefficient in reversed(_AT_2):
+        total = lax.mul(apart, lax.add(total, lax.full_like(apart, coefficient)))
+    return total
+
+
 def _lgamma_xla(lax: Any, x: Any) -> Any:
     """Call XLA's, and from 1/2 to 5/2, where it loses the digits of numbers near 0, sum the series at 2."""
     half, one, two = (lax.full_like(x, number) for number in (0.5, 1.0, 2.0))
@@ -261,9 +269,7 @@ def _lgamma_xla(lax: Any, x: Any) -> Any:
     is_low = lax.lt(x, lax.full_like(x, 1.5))
     apart = lax.sub(lax.select(near, x, two), lax.select(is_low, one, two))
     apart = lax.select(near, apart, lax.full_like(x, 0.0))
-    total = lax.full_like(x, 0.0)
-    for coefficient in reversed(_AT_2):
-        total = lax.mul(apart, lax.add(total, lax.full_like(x, coefficient)))
+    total = lgamma_near_2(lax, apart)
     series = lax.select(is_low, lax.sub(total, lax.log1p(apart)), total)
     return lax.select(near, series, lax.lgamma(lax.select(near, one, x)))
 

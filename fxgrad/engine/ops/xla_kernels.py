@@ -145,13 +145,47 @@ def gamma(keys: Any, a: Any, log_space: bool) -> Any:
 
 
 def poisson(keys: Any, rate: Any, dtype: DType) -> Any:
-    """Return draws from Poisson distributions."""
-    return _each(lambda key, row: jax.random.poisson(key, row, row.shape, dtype), keys, rate)
+    """Return draws from Poisson distributions: jax's, and from rates of 10^4 on `_many`, where jax's lose digits."""
+    def draw(key: Any, rate: Any) -> Any:
+        are_many = rate >= 1e4
+        few = jax.random.poisson(key, jax.numpy.where(are_many, 1.0, rate), rate.shape, dtype)
+        whole, most = jax.numpy.floor(rate), np.iinfo(dtype).max
+        apart = _many(key, rate - whole, jax.numpy.where(are_many, rate, 1.0), 1.0, 1.0)
+        # The sum is that of integers: numbers of float32 have 24 bits.
+        base, gap = whole.astype(dtype), abs(apart).astype(dtype)
+        many = jax.numpy.where(apart < 0, base - gap, base + jax.numpy.minimum(gap, most - base))
+        return jax.numpy.where(are_many, jax.numpy.where(rate + apart < most, many, most), few)
+    return _each(draw, keys, rate)
 
 
 def binomial(keys: Any, n: Any, p: Any, dtype: DType) -> Any:
-    """Return draws from binomial distributions."""
-    return _each(lambda key, n, p: jax.random.binomial(key, n, p, n.shape, dtype), keys, n, p)
+    """Return draws from binomial distributions: jax's, but for large numbers, where these lose digits.
+
+    There they are draws of `_many`, or for a mean, or n less the mean, below 1000 Poisson draws, which are as good.
+    """
+    def draw(key: Any, n: Any, p: Any) -> Any:
+        q = 1 - p
+        rare = n * jax.numpy.minimum(p, q)
+        large = (n >= 3e6) & (p > 0) & (p < 1) & jax.numpy.isfinite(n)
+        are_many = large & (rare >= 1e3)
+        few = jax.random.binomial(key, jax.numpy.where(large, 1.0, n), p, n.shape, dtype)
+        counts = jax.random.poisson(key, jax.numpy.where(large & ~are_many, rare, 1.0), n.shape, np.int32)
+        counts = jax.numpy.where(p < 0.5, counts, jax.numpy.floor(n) - counts).astype(dtype)
+        spread, mean = jax.numpy.where(are_many, rare, 1.0) * jax.numpy.maximum(p, q), jax.numpy.floor(n) * p
+        many = jax.numpy.clip(_many(key, mean, spread, q - p, 1 - 6 * p * q), 0, jax.numpy.floor(n)).astype(dtype)
+        return jax.numpy.where(are_many, many, jax.numpy.where(large, counts, few))
+    return _each(draw, keys, n, p)
+
+
+def _many(key: Any, mean: Any, variance: Any, third: Any, fourth: Any) -> Any:
+    """Return whole numbers of a mean and a variance of at least 1000, by a normal draw with corrections of its shape.
+
+    These are in the third and fourth cumulants, given as multiples of the variance. What is left out is of the order of
+    1 / variance. E. A. Cornish and R. A. Fisher, "Moments and cumulants in the specification of distributions" (1938).
+    """
+    z, deviation = jax.random.normal(key, variance.shape, variance.dtype), jax.numpy.sqrt(variance)
+    cubic = fourth * (z ** 3 - 3 * z) / 24 - third ** 2 * (2 * z ** 3 - 5 * z) / 36
+    return jax.numpy.floor(mean + (deviation * z + third * (z ** 2 - 1) / 6 + cubic / deviation) + 0.5)
 
 
 def in_memory_space(x: Any, to: str) -> Any:

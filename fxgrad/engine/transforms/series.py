@@ -255,7 +255,7 @@ class Expansion:
         if self.sum_directions is not None and not is_linear and operation.primitive.regions is not None:
             raise UnsupportedError(f"the second coefficients of {operation.primitive} are not summed over directions")
         shift = max(each.shift for each in operands)
-        if shift and is_linear:
+        if shift and is_linear and len(derived.extra) == len(operation.avals):
             return [Series(aval, [], further(place), shift) for place, aval in enumerate(operation.avals)]
         return [Series(aval, [value], further(place) if place in derived.extra else None, shift)
                 for place, (aval, value) in enumerate(zip(operation.avals, operation.values(), strict=True))]

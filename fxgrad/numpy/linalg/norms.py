@@ -18,6 +18,7 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.arithmetic import divide, power
+from fxgrad.numpy.creation import widen_half
 from fxgrad.numpy.elementwise import absolute, isnan, sqrt
 from fxgrad.numpy.linalg.decompositions import eigvalsh, svdvals
 from fxgrad.numpy.linalg.solving import inv
@@ -56,8 +57,12 @@ def _keep_axes(result: Any, x: Any, axes: tuple[int, ...], keepdims: bool) -> An
 
 
 def _euclidean(x: Any, axes: tuple[int, ...]) -> Any:
-    squares = parts.real(mul(x, parts.conj(x))) if dtypes.is_complex(aval_of(x).dtype) else exponential.square(x)
-    return sqrt(sum(squares, axes))
+    """Return the root of the sum of squares; those of half precision, whose greatest is 65504, in float32."""
+    if dtypes.is_complex(aval_of(x).dtype):
+        return sqrt(sum(parts.real(mul(x, parts.conj(x))), axes))
+    wide = widen_half(x)
+    result = sqrt(sum(exponential.square(wide), axes))
+    return result if wide is x else convert(result, aval_of(x).dtype)
 
 
 def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False,

@@ -78,11 +78,11 @@ def continuous(name: str, shapes: str, density: Formula, inside: Formula | None 
         return lambda z, _, *values: formula(z, *values)
 
     made: dict[str, Formula] = {"logpdf": logpdf, "pdf": lambda *given: fnp.exp(logpdf(*given))}
-    for one, log in (("cdf", "logcdf"), ("sf", "logsf")):
+    for one, log, other in (("cdf", "logcdf", "sf"), ("sf", "logsf", "cdf")):
         if one in formulas:
             made[one] = standard(formulas[one])
             if log not in formulas:
-                made[log] = standard(lambda *given, one=one: fnp.log(formulas[one](*given)))
+                made[log] = standard(_log_of(formulas[one], formulas.get(other)))
         if log in formulas:
             made[log] = standard(formulas[log])
             if one not in formulas:
@@ -92,6 +92,23 @@ def continuous(name: str, shapes: str, density: Formula, inside: Formula | None 
         if each in formulas:
             functions[each] = _probability_function(f"{name}.{each}", names, formulas[each])
     return Distribution(name, functions)
+
+
+def _log_of(formula: Formula, complement: Formula | None) -> Formula:
+    return lambda *given: log_probability(formula(*given), complement and complement(*given))
+
+
+def log_probability(probability: Any, complement: Any = None) -> Any:
+    """Return the logarithm of a probability; near 1 by its complement, which has the digits there.
+
+    A probability of 0, that of points outside of a support, has no derivative.
+    """
+    none = probability == 0
+    log = fnp.where(none, -np.inf, fnp.log(fnp.where(none, 1.0, probability)))
+    if complement is None:
+        return log
+    near = probability > 0.5
+    return fnp.where(near, fnp.log1p(-fnp.where(near, complement, 0.0)), log)
 
 
 def _outside(x: Any) -> Any:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from fxgrad import numpy as fnp
 from fxgrad.engine.ops import gamma as densities
 from fxgrad.nn.activations import log1mexp
 from fxgrad.scipy.special import betainc, erf, expit, gammainc, gammaincc, gammaln, i0e, log_ndtr, logit, ndtr, ndtri
-from fxgrad.scipy.stats.distributions import continuous
+from fxgrad.scipy.stats.distributions import continuous, log_probability
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -64,46 +66,141 @@ cauchy = continuous(
     ppf=_cauchy_ppf, isf=lambda q: -_cauchy_ppf(q))
 
 
+_LEVELS = 8
+"""The depth of the continued fractions of far tails, which is exact to rounding there."""
+
+
+def _log_tail(both: Any, far: Any, *safe: float, high: float = math.inf) -> Any:
+    """Return the logarithm of the first of the probabilities `both(z, *shapes)`, whose sum is 1.
+
+    Where it underflows, or nearly so, for z between 0 and `high`, it is `far(z, *shapes)`, which gets the arguments
+    `safe` elsewhere.
+    """
+    def logarithm(z: Any, *shapes: Any) -> Any:
+        probability, rest = both(z, *shapes)
+        is_far = (probability < max(float(fnp.finfo(z.dtype).tiny), 1e-30)) & (z > 0) & (z < high)
+        for shape in shapes:
+            is_far = is_far & (shape < math.inf)
+        usual = log_probability(fnp.where(is_far, 1.0, probability), fnp.where(is_far, 0.0, rest))
+        given = [fnp.where(is_far, value, point) for value, point in zip((z, *shapes), safe, strict=True)]
+        return fnp.where(is_far, far(*given), usual)
+    return logarithm
+
+
 def _gamma(z: Any, a: Any) -> Any:
     return densities.log_gamma_density(a, z)
+
+
+def _log_lower_gamma(z: Any, a: Any) -> Any:
+    """Return log P(a, z) far below a, by the continued fraction of W. B. Jones and W. J. Thron (1985).
+
+    "On the computation of incomplete gamma functions in the complex domain", J. Comput. Appl. Math. 12-13.
+    """
+    fraction = a - z + _LEVELS
+    for level in range(_LEVELS, 0, -1):
+        fraction = a - z + (level - 1) + level * z / fraction
+    return _gamma(z, a) + fnp.log(z) - fnp.log(fraction)
+
+
+def _log_upper_gamma(z: Any, a: Any) -> Any:
+    """Return log Q(a, z) far above a, by the continued fraction of DLMF 8.9.2."""
+    fraction = z - a + (2 * _LEVELS + 1)
+    for level in range(_LEVELS, 0, -1):
+        fraction = z - a + (2 * level - 1) - level * (level - a) / fraction
+    return _gamma(z, a) + fnp.log(z) - fnp.log(fraction)
 
 
 expon = continuous(
     "expon", "", fnp.negative, _positive, cdf=lambda z: -fnp.expm1(-fnp.maximum(z, 0.0)),
     logcdf=lambda z: fnp.where(z <= 0, -math.inf, log1mexp(fnp.where(z <= 0, 1.0, z))),
     sf=lambda z: fnp.exp(-fnp.maximum(z, 0.0)), logsf=lambda z: -fnp.maximum(z, 0.0), ppf=lambda q: -fnp.log1p(-q))
-gamma = continuous(
-    "gamma", "a", _gamma, _positive, 1.0,
-    cdf=_probability(lambda z, a: gammainc(a, z), 1.0),
-    sf=_probability(lambda z, a: gammaincc(a, z), 1.0, falling=True))
+_LOWER = _probability(lambda z, a: gammainc(a, z), 1.0)
+_UPPER = _probability(lambda z, a: gammaincc(a, z), 1.0, falling=True)
+_GAMMA = {"cdf": _LOWER, "sf": _UPPER,
+          "logcdf": _log_tail(lambda z, a: (_LOWER(z, a), _UPPER(z, a)), _log_lower_gamma, 1.0, 20.0),
+          "logsf": _log_tail(lambda z, a: (_UPPER(z, a), _LOWER(z, a)), _log_upper_gamma, 100.0, 20.0)}
+gamma = continuous("gamma", "a", _gamma, _positive, 1.0, **_GAMMA)
 chi2 = continuous(
     "chi2", "df", lambda z, df: _gamma(0.5 * z, 0.5 * df) - math.log(2.0), _positive, 1.0,
-    cdf=_probability(lambda z, df: gammainc(0.5 * df, 0.5 * z), 1.0),
-    sf=_probability(lambda z, df: gammaincc(0.5 * df, 0.5 * z), 1.0, falling=True))
+    **{name: lambda z, df, formula=formula: formula(0.5 * z, 0.5 * df) for name, formula in _GAMMA.items()})
+
+
+def _beta_both(z: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """Return I(a, b) at z and its complement, by the tail on the side of z: 1 - z loses the digits of a small z."""
+    below, outside = z < a / (a + b), ((z < 0) | (z > 1)) & fnp.equal(a + b, a + b)
+    point = fnp.where(outside, 0.5, fnp.where(below, z, 1.0 - z))
+    tail = fnp.where(outside, 0.0, betainc(fnp.where(below, a, b), fnp.where(below, b, a), point))
+    return fnp.where(below, tail, 1.0 - tail), fnp.where(below, 1.0 - tail, tail)
+
+
+def _log_beta_tail(below: bool) -> Any:
+    """Return a formula of log I(a, b) at z far below the mean, or of its complement far above it.
+
+    By the continued fraction of A. R. DiDonato and A. H. Morris, "Significant digit computation of the incomplete beta
+    function ratios" (ACM TOMS 18, 1992).
+    """
+    def logarithm(z: Any, a: Any, b: Any) -> Any:
+        p, q, x, y = (a, b, z, 1.0 - z) if below else (b, a, 1.0 - z, z)
+
+        def denominator(level: int) -> Any:
+            rest = (p + level) * (p * y - q * x + 1.0 + level * (1.0 + y)) / (p + (2 * level + 1))
+            return rest + level + level * (q - level) * x / (p + (2 * level - 1)) if level else rest
+
+        fraction = denominator(_LEVELS)
+        for level in range(_LEVELS, 0, -1):
+            over = (p + (level - 1)) / (p + (2 * level - 1)) * (p + q + (level - 1)) / (p + (2 * level - 1))
+            fraction = denominator(level - 1) + over * level * (q - level) * fnp.square(x) / fraction
+        return densities.log_beta_density(a, b, z) + fnp.log(z) + fnp.log1p(-z) - fnp.log(fraction)
+    return logarithm
+
+
 beta = continuous(
     "beta", "a b", lambda z, a, b: densities.log_beta_density(a, b, z),
     lambda z, a, b: (z >= 0) & (z <= 1), 0.5, cdf=_probability(lambda z, a, b: betainc(a, b, z), 0.5, 1.0),
-    sf=_probability(lambda z, a, b: betainc(b, a, 1.0 - z), 0.5, 1.0, falling=True))
+    sf=lambda z, a, b: _beta_both(z, a, b)[1],
+    logcdf=_log_tail(_beta_both, _log_beta_tail(True), 0.01, 20.0, 20.0, high=1.0),
+    logsf=_log_tail(lambda z, a, b: _beta_both(z, a, b)[::-1], _log_beta_tail(False), 0.99, 20.0, 20.0, high=1.0))
 
 
 def _gennorm(z: Any, beta: Any) -> Any:
     return -gammaln(1.0 + 1.0 / beta) - math.log(2.0) - fnp.power(fnp.abs(z), beta)
 
 
+def _gennorm_size(z: Any, beta: Any) -> tuple[Any, Any]:
+    """Return whether |z|^beta is so small that the slope of `gammainc` may be infinite, and |z|^beta elsewhere."""
+    near = fnp.power(fnp.abs(z), beta) < fnp.finfo(z.dtype).eps
+    return near, fnp.power(fnp.abs(fnp.where(near, 1.0, z)), beta)
+
+
 def _gennorm_cdf(z: Any, beta: Any) -> Any:
-    near = fnp.power(fnp.abs(z), beta) < fnp.finfo(z.dtype).eps  # where the slope of `gammainc` may be infinite
-    size = fnp.power(fnp.abs(fnp.where(near, 1.0, z)), beta)
+    near, size = _gennorm_size(z, beta)
     far = fnp.where(z < 0, gammaincc(1.0 / beta, size), 1.0 + gammainc(1.0 / beta, size))
     return fnp.where(near, 0.5 + z * fnp.exp(_gennorm(0.0, beta)), 0.5 * far)
 
 
-gennorm = continuous("gennorm", "beta", _gennorm, cdf=_gennorm_cdf)
+def _gennorm_logcdf(z: Any, beta: Any) -> Any:
+    near, size = _gennorm_size(z, beta)
+    left = _GAMMA["logsf"](size, 1.0 / beta) - math.log(2.0)
+    far = fnp.where(z < 0, left, fnp.log1p(-0.5 * gammaincc(1.0 / beta, size)))
+    return fnp.where(near, fnp.log(0.5 + fnp.where(near, z, 0.0) * fnp.exp(_gennorm(0.0, beta))), far)
+
+
+gennorm = continuous("gennorm", "beta", _gennorm, cdf=_gennorm_cdf, logcdf=_gennorm_logcdf)
+
+
+def _gumbel_tail(z: Any) -> Any:
+    """Return log(1 - exp(-exp(-z))), which is -z for large z, and 0 from where exp(-z) is large."""
+    rate = fnp.exp(-fnp.maximum(z, -10.0))
+    far = rate < fnp.finfo(z.dtype).eps
+    return fnp.where(far, -z, log1mexp(fnp.where(far, 1.0, rate)))
+
+
 gumbel_r = continuous(
     "gumbel_r", "", lambda z: -z - fnp.exp(-z), logcdf=lambda z: -fnp.exp(-z),
-    sf=lambda z: -fnp.expm1(-fnp.exp(-z)), ppf=lambda q: -fnp.log(-fnp.log(q)))
+    sf=lambda z: -fnp.expm1(-fnp.exp(-z)), logsf=_gumbel_tail, ppf=lambda q: -fnp.log(-fnp.log(q)))
 gumbel_l = continuous(
     "gumbel_l", "", lambda z: z - fnp.exp(z), logsf=lambda z: -fnp.exp(z), cdf=lambda z: -fnp.expm1(-fnp.exp(z)),
-    ppf=lambda q: fnp.log(-fnp.log1p(-q)))
+    logcdf=lambda z: _gumbel_tail(-z), ppf=lambda q: fnp.log(-fnp.log1p(-q)))
 laplace = continuous(
     "laplace", "", lambda z: -fnp.abs(z) - math.log(2.0),
     cdf=lambda z: fnp.where(z < 0, 0.5 * fnp.exp(_left(z)), 1.0 - 0.5 * fnp.exp(-_right(z))),
@@ -116,7 +213,7 @@ pareto = continuous(
     "pareto", "b", lambda z, b: fnp.log(b) - (b + 1.0) * fnp.log(z), lambda z, b: z >= 1, 1.0,
     cdf=lambda z, b: -fnp.expm1(-b * fnp.log(fnp.maximum(z, 1.0))),
     sf=lambda z, b: fnp.power(fnp.maximum(z, 1.0), -b), logsf=lambda z, b: -b * fnp.log(fnp.maximum(z, 1.0)),
-    ppf=lambda q, b: fnp.power(1.0 - q, -1.0 / b))
+    ppf=lambda q, b: fnp.exp(-fnp.log1p(-q) / b))
 
 
 def _t(z: Any, df: Any) -> Any:
@@ -145,11 +242,27 @@ wrapcauchy = continuous(
     lambda z, c: (z >= 0) & (z <= 2 * math.pi), 1.0)
 
 
+_NODES, _WEIGHTS = (values[4:] for values in np.polynomial.legendre.leggauss(8))
+"""The positive half of Gauss's rule, for even functions; exact to rounding over narrow intervals."""
+
+
+def _log_narrow_mass(a: Any, b: Any) -> Any:
+    """Return the log-probability of a standard normal number between a and b, near each other, by Gauss's rule."""
+    middle, half = 0.5 * (a + b), 0.5 * (b - a)
+    mean = sum(float(weight) * fnp.cosh(middle * half * float(node)) * fnp.exp(-0.5 * fnp.square(half * float(node)))
+               for node, weight in zip(_NODES, _WEIGHTS, strict=True))
+    return _normal(middle) + fnp.log(2.0 * half) + fnp.log(mean)
+
+
 def _log_mass(a: Any, b: Any) -> Any:
     """Return the log-probability of a standard normal number between a and b, by the tail that loses least digits."""
+    narrow = ((b - a) * fnp.maximum(1.0, fnp.abs(a + b)) < 0.5) & (a < b)
+    close = _log_narrow_mass(fnp.where(narrow, a, 0.0), fnp.where(narrow, b, 0.5))
+    a, b = fnp.where(narrow, -1.0, a), fnp.where(narrow, 1.0, b)
     right = a > 0
     low, high = fnp.where(right, -b, a), fnp.where(right, -a, b)
-    upper, lower = log_ndtr(high), log_ndtr(low)
+    endless = low == -math.inf
+    upper, lower = log_ndtr(high), fnp.where(endless, -math.inf, log_ndtr(fnp.where(endless, -1.0, low)))
     straddling = (a <= 0) & (b >= 0)
     first, last = fnp.where(straddling, a, -1.0), fnp.where(straddling, b, 1.0)
     mass = 0.5 * (erf(last * math.sqrt(0.5)) - erf(first * math.sqrt(0.5)))
@@ -157,7 +270,8 @@ def _log_mass(a: Any, b: Any) -> Any:
     across = fnp.where(most, fnp.log1p(-ndtr(first) - ndtr(-last)), fnp.log(fnp.where(most | (mass == 0), 1.0, mass)))
     across = fnp.where(mass == 0, -math.inf, across)
     apart = fnp.where(straddling | (upper == -math.inf), 1.0, upper - lower)
-    return fnp.where(straddling, across, fnp.where(straddling, 0.0, upper) + log1mexp(apart))
+    wide = fnp.where(straddling, across, fnp.where(straddling, 0.0, upper) + log1mexp(apart))
+    return fnp.where(narrow, close, wide)
 
 
 def _share(low: Any, high: Any, a: Any, b: Any) -> Any:
@@ -167,7 +281,18 @@ def _share(low: Any, high: Any, a: Any, b: Any) -> Any:
     return fnp.where(empty, -math.inf, _log_mass(fnp.where(empty, a, low), high) - _log_mass(a, b))
 
 
+def _truncated(below: bool) -> Any:
+    """Return the formula of `logcdf` or `logsf`: near 0 by the other one, which has the digits there."""
+    def logarithm(z: Any, a: Any, b: Any) -> Any:
+        z = fnp.clip(z, a, b)
+        own, other = _share(a, z, a, b), _share(z, b, a, b)
+        if not below:
+            own, other = other, own
+        near = own > -math.log(2.0)
+        return fnp.where(near, fnp.log1p(-fnp.exp(fnp.where(near, other, -math.inf))), own)
+    return logarithm
+
+
 truncnorm = continuous(
     "truncnorm", "a b", lambda z, a, b: _normal(z) - _log_mass(a, b), lambda z, a, b: (z >= a) & (z <= b),
-    lambda a, b: a, logcdf=lambda z, a, b: _share(a, fnp.clip(z, a, b), a, b),
-    logsf=lambda z, a, b: _share(fnp.clip(z, a, b), b, a, b))
+    lambda a, b: a, logcdf=_truncated(True), logsf=_truncated(False))

@@ -90,3 +90,18 @@ def test_coefficients_of_further_samples(name: str) -> None:
     samples = [sample for sample in SAMPLES[registry[name]] if not sample.slow]
     for sample in samples[QUICK_SAMPLES:]:
         check_series(registry[name], sample)
+
+
+def test_tangent_rules_may_take_sizes_of_tangents() -> None:
+    """A rule that is linear, by way of a constant factor made of the tangent: that had been 0 in the second order."""
+    @fxgrad.custom_jvp
+    def exponential(x: Any) -> Any:
+        return np.exp(x)
+
+    @exponential.defjvp
+    def exponential_jvp(primals: Any, tangents: Any) -> Any:
+        size = fxgrad.stop_gradient(np.abs(tangents[0]))
+        return exponential(*primals), np.exp(primals[0]) * (tangents[0] / size) * size
+
+    series = (0.5,), ((1.0, 0.5, -2.0),)
+    np.testing.assert_allclose(fxgrad.jet(exponential, *series)[1], fxgrad.jet(np.exp, *series)[1], rtol=1e-12)
