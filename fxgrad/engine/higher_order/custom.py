@@ -399,15 +399,15 @@ class BatchedVjpRule(_BatchedRule):
 
     def tangents(self, structure: Any, residuals: Flat, tangents: Flat) -> list[Any]:
         """Return the tangents of the outputs, with the batch axis first."""
-        rule, size, axes, avals, axis_name = self._key
-        count, marks = len(residuals), nonzero_mask(tangents)
+        rule, size, axes, avals, axis_name, masks = self._key
+        count, marks = len(residuals) - masks, nonzero_mask(tangents[masks:])
 
         def one(*values: Any) -> list[Any]:
             return [*map(instantiate_zeros, rule.tangents(
                 structure, values[:count], fill_zeros(avals, marks, values[count:])))]
 
-        results = _apply_batched(one, size, [*residuals, *nonzero_tangents(tangents)],
-                                 [*[0] * count, *select_marked(axes, marks)], axis_name)
+        results = _apply_batched(one, size, [*residuals[masks:], *nonzero_tangents(tangents)],
+                                 [*[0] * count, *select_marked(axes, marks)], axis_name, residuals[:masks])
         return [put_axis(result, size, 0) for result in results]
 
 
