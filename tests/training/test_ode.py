@@ -434,3 +434,16 @@ def test_derivatives_in_parameters_that_all_devices_share_are_added_up_once(clos
         np.testing.assert_allclose(of_starts, [0.5 * decay, 0.5 * decay], rtol=1e-7)
     for second in (fxgrad.jacfwd(fxgrad.grad(mapped)), fxgrad.grad(fxgrad.jacfwd(mapped))):
         np.testing.assert_allclose(second(0.7, starts), 2.0 * decay, rtol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adjoint", ADJOINTS)
+def test_forward_mode_of_a_batch_of_which_some_entries_solve_an_equation(adjoint: str) -> None:
+    def decayed(x: Any) -> Any:
+        return odeint(lambda y, _, x: -y * x, x, np.array([0.0, 1.0]), x, adjoint=adjoint)[-1]
+
+    def if_large(x: Any) -> Any:
+        return fxgrad.lax.cond(x > 1.5, decayed, lambda x: 2.0 * x, x)
+    x = np.array([0.3, 1.7, 0.5, 1.9])
+    found = fxgrad.jvp(fxgrad.vmap(if_large), (x,), (np.ones(4),))[1]
+    np.testing.assert_allclose(found, np.where(x > 1.5, (1.0 - x) * np.exp(-x), 2.0), rtol=1e-6)
