@@ -45,6 +45,7 @@ MODULES = (
     "fxgrad.engine.ops.snippets",
     "fxgrad.engine.ops.strong",
     "fxgrad.engine.ops.strong_solves",
+    "fxgrad.engine.transforms.batch",
     "fxgrad.engine.transforms.series",
     "fxgrad.interop.emission",
     "fxgrad.interop.importing",
