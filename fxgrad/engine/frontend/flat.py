@@ -237,14 +237,13 @@ def record_flat(tape: Tape, call: Callable[..., Any], what: str, function: Any) 
     if type(output) is Tracer:
         return [output], LEAF
     leaves, out_tree = output
+    has_float0 = False
     for index, leaf in enumerate(leaves):
         if leaf_aval(leaf) is None:
-            if not _is_float0(leaf):
+            if getattr(leaf, "dtype", None) != dtypes.float0:
                 _refuse_output(what, function_name(function), out_tree, index, leaf)
-            leaves[index] = _NoValues(np.zeros(leaf.shape, bool))
-    if any(type(leaf) is _NoValues for leaf in leaves):
-        leaves, out_tree = tree.flatten(tree.unflatten(out_tree, leaves))
-    return leaves, out_tree
+            leaves[index], has_float0 = _NoValues(np.zeros(leaf.shape, bool)), True
+    return tree.flatten(tree.unflatten(out_tree, leaves)) if has_float0 else (leaves, out_tree)
 
 
 @tree.register_pytree_node_class
@@ -267,10 +266,6 @@ class _NoValues:
             return tree.ShapeDtypeStruct(bools.shape, dtypes.float0)
         # Names of leaves, and other marks, have no shape.
         return np.zeros(bools.shape, dtypes.float0) if hasattr(bools, "shape") else cls(bools)
-
-
-def _is_float0(leaf: Any) -> bool:
-    return getattr(leaf, "dtype", None) == dtypes.float0
 
 
 def finish_trace(tape: Tape, leaves: Sequence[Any], out_tree: TreeDef) -> TracedCall:
