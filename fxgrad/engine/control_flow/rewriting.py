@@ -356,10 +356,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Assert(self, node: ast.Assert) -> Any:
         message: ast.expr = _constant(None, node.test)
+        source = _constant("" if node.msg is None else ast.unparse(node.msg), node.test)
         if node.msg is not None:
             message = _thunk(self._formatted(node.msg) if isinstance(node.msg, ast.JoinedStr) else self.visit(node.msg))
             node.msg = self.visit(copy_tree(node.msg))
-        source = _constant("" if node.msg is None else ast.unparse(node.msg), node.test)
         node.test = self._call("assertion", [self.visit(node.test), message, source], node.test)
         return node
 

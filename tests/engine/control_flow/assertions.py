@@ -68,3 +68,9 @@ def elementwise(x: Any) -> Any:
 def formatted(x: Any) -> Any:
     assert x >= 0, "%e has no root" % x  # noqa: UP031
     return np.sqrt(x)
+
+
+@python_control_flow
+def described(x: Any) -> Any:
+    assert x >= 0, "{}: ".format(round(1.5)) + "%e has no root" % x  # noqa: UP031, UP032
+    return np.sqrt(x)

@@ -14,6 +14,7 @@ from fxgrad.errors import CheckError, ControlFlowError
 from tests.engine.control_flow.assertions import (
     absolute,
     caught,
+    described,
     elementwise,
     formatted,
     halving,
@@ -37,6 +38,8 @@ def test_compiled_functions_raise_with_the_message_and_the_line() -> None:
     assert raised(jit(root), -4.0) == "-4.0 has no root"
     assert raised(jit(absolute), -11.0) == ""
     assert raised(vmap(formatted), np.array([1.0, -4.0])).startswith("'%e has no root' % x\n")
+    assert raised(vmap(described), np.array([1.0, -4.0])).startswith(
+        "'{}: '.format(round(1.5)) + '%e has no root' % x\n")
     assert (jit(absolute)(11.0), jit(absolute)(-9.0)) == (11.0, 9.0)
 
 
