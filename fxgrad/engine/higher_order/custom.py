@@ -40,6 +40,7 @@ from fxgrad.engine.transforms.batch import (
     batched_program,
     batching_over,
     live_lanes,
+    masking_lanes,
     put_axis,
 )
 from fxgrad.engine.transforms.forward import fill_zeros, has_tangent, push_forward
@@ -200,7 +201,7 @@ def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Fl
     avals = [aval_of(value).without_axis(axis) for value, axis in zip(values, axes, strict=True)]
     program, captured = trace_at(function, avals, mode=WITH_LITERALS,
                                  axes={} if name is None else {name: size})
-    with batching_over(name, live=masks[0] if masks else None):
+    with batching_over(name), masking_lanes(masks[0] if masks else None):
         return Batch(size).run(program, [*(Batched(value, None) for value in captured),
                                          *(Batched(value, axis) for value, axis in zip(values, axes, strict=True))])
 

@@ -76,19 +76,19 @@ def _involves(name: str, equation: Equation) -> bool:
 class batching_over:  # noqa: N801  (used as `with batching_over(name):`)
     """Name the axis of batches begun in this block, for collectives (None: it has no name).
 
-    It is sharded along the mesh axes `spmd`, where a program constrains the sharding of a value. `live` is the mask of
-    the lanes whose results are used; None if all are.
+    It is sharded along the mesh axes `spmd`, where a program constrains the sharding of a value. The results of all
+    lanes are used, unless `masking_lanes` says otherwise.
     """
 
-    __slots__ = ("_cut", "_live", "_masked", "_name", "_spmd", "_token")
+    __slots__ = ("_cut", "_masked", "_name", "_spmd", "_token")
 
-    def __init__(self, name: str | None, spmd: tuple[str, ...] = (), live: Any = None) -> None:
-        self._name, self._spmd, self._live = name, spmd, live
+    def __init__(self, name: str | None, spmd: tuple[str, ...] = ()) -> None:
+        self._name, self._spmd = name, spmd
 
     def __enter__(self) -> None:
         self._token = batched_axis.set(self._name)
         self._cut = spmd_names.set(self._spmd) if self._spmd or spmd_names.get() else None
-        self._masked = None if self._live is live_lanes.get() else live_lanes.set(self._live)
+        self._masked = None if live_lanes.get() is None else live_lanes.set(None)
 
     def __exit__(self, *_: object) -> None:
         batched_axis.reset(self._token)
