@@ -77,6 +77,7 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import function_name, is_library_file
 from fxgrad.errors import FxgradError
 from fxgrad.lax.bodies import trace_body
+from fxgrad.scipy import special
 
 Thunk = Callable[[], Any]
 
@@ -996,7 +997,7 @@ def shown(value: Any) -> Any:
 
 
 def _of_math(function: BuiltinFunctionType) -> Any:
-    """Return a function of `math` that takes traced numbers, as the one of the same name in fxgrad.numpy."""
+    """Return a function of `math` that takes traced numbers, as the one of the same name in fxgrad's libraries."""
     name = {"fabs": "abs", "pow": "power", "atan2": "arctan2", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
             "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}.get(function.__name__, function.__name__)
     whole = name in ("floor", "ceil", "trunc")
@@ -1006,14 +1007,34 @@ def _of_math(function: BuiltinFunctionType) -> Any:
             return function(*args)
         if name == "log" and len(args) == 2:
             return call(args[0]) / call(args[1])
-        found = getattr(fnp, name)(*[_as_float(arg) if type(arg) is Tracer else arg for arg in args])
+        if name == "hypot" and len(args) != 2:
+            return functools.reduce(call, args, 0.0)
+        found = _library_function(name)(*[_as_float(arg) if type(arg) is Tracer else arg for arg in args])
         return _as_int(found) if whole else found
-    return call if name in _MATH else function
+    return call if name in _MATH or name in _SPECIAL else function
+
+
+def _library_function(name: str) -> Callable[..., Any]:
+    if name == "remainder":
+        return _nearest_remainder
+    return getattr(special, _SPECIAL[name]) if name in _SPECIAL else getattr(fnp, name)
+
+
+def _nearest_remainder(x: Any, y: Any) -> Any:
+    """Return x - n y for the whole number n nearest to x / y, the even one of two: the remainder of IEEE 754."""
+    part = fnp.fmod(fnp.abs(x), fnp.abs(y))  # exact, as the steps below are
+    rest = fnp.abs(y) - part
+    is_odd = fnp.fmod(fnp.abs(x) - part, 2 * fnp.abs(y)) != 0
+    nearest = fnp.where((part > rest) | ((part == rest) & is_odd), -rest, part)
+    return fnp.where(fnp.signbit(x), -nearest, nearest)
 
 
 _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan",
          "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "abs", "power", "hypot", "copysign",
-         "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod"}
+         "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod", "remainder", "cbrt",
+         "exp2"}
+_SPECIAL = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
+"""Functions of `math`, with the names that they have in fxgrad.scipy.special."""
 _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
                              sorted: _sorted, isinstance: _isinstance, np.array: _array,
                              **{each: functools.partial(_asarray, each)
