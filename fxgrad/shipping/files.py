@@ -28,6 +28,7 @@ from fxgrad.shipping.rules import (
     record_rule,
     require_fitting_rules,
     rule_from_json,
+    rule_key,
     rule_to_json,
     user_rule,
 )
@@ -72,14 +73,14 @@ def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: A
     rules: list[Any] = []
 
     def number_of_rule(equation: Equation) -> int | None:
-        rule = user_rule(equation)
-        if rule is None:
+        if user_rule(equation) is None:
             return None
-        if rule not in numbers:  # entered first, since rules may apply their own function
-            number = numbers[rule] = len(rules)
+        key = rule_key(equation)
+        if key not in numbers:  # entered first, since rules may apply their own function
+            number = numbers[key] = len(rules)
             rules.append(None)
             rules[number] = rule_to_json(record_rule(equation), write)
-        return numbers[rule]
+        return numbers[key]
 
     def write(program: Program) -> dict[str, Any]:
         return document(program, stand_in, number_of_rule)

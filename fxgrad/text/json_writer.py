@@ -89,7 +89,11 @@ class _JsonWriter:
 
     def _equation(self, equation: Equation, names: dict[Variable, str]) -> dict[str, Any]:
         number = None if self._rule is None else self._rule(equation)
-        params = equation.params if number is None else {**equation.params, "rule": _Rule(number)}
+        params = equation.params
+        if number is not None:
+            params = {**params, "rule": _Rule(number)}
+            if "structure" in params:  # which rules that are Python code need
+                params["structure"] = None
         return {
             "primitive": equation.primitive.name,
             "inputs": [_atom_json(names, atom) for atom in equation.inputs],
