@@ -57,11 +57,9 @@ def call_program(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]
         outputs = _run_leaves(program, args)
         return outputs[0] if len(outputs) == 1 else outputs
     leaves, structure = tree.flatten((args, kwargs))
-    if structure != program.signature.in_tree:
-        if not kwargs and len(args) == expected == len(leaves):
-            leaves = list(args)
-        else:
-            raise TreeError(_mismatch_message(program, args, kwargs, program.signature.in_tree))
+    by_position = not kwargs and len(args) == expected and [*map(id, leaves)] == [*map(id, args)]
+    if structure != program.signature.in_tree and not by_position:
+        raise TreeError(_mismatch_message(program, args, kwargs, program.signature.in_tree))
     outputs = _run_leaves(program, leaves)
     return tree.unflatten(program.signature.out_tree, outputs) if program.signature.out_tree is not None else outputs
 
