@@ -32,7 +32,6 @@ from fxgrad.engine.frontend.mismatches import ExpectedArguments
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.followed import FollowedTape
 from fxgrad.engine.tracing.trace import DISPLAY, SHARED, Mode, join_unchecked_vma, new_tape
-from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, TreeError, UnsupportedError
 
@@ -219,7 +218,7 @@ def _trace_with_tape(what: str, fun: Callable[..., Any], args: tuple[Any, ...], 
     tape = new_tape(join_unchecked_vma(avals), mode=DISPLAY, name=fun, input_names=lambda: names,
                     tape_class=FollowedTape)
     assert isinstance(tape, FollowedTape)
-    if follow and not any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct | Tracer) for leaf in leaves):
+    if follow and not any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct) for leaf in leaves):
         tape.follow(leaves)
     leaves_out, out_tree = record_flat(tape, call, what, fun)
     # Equations computed to follow control flow stay in the program, with their effects, so that readers see them.
