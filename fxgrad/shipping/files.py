@@ -228,4 +228,4 @@ def require_file(what: str, file: Any, mode: str) -> IO[bytes] | None:
     if not getattr(file, "readable" if mode == "rb" else "writable", lambda: True)():
         raise ArgumentError(at_user_line(f"{what}: the file is not open to {method}. Open it with open(path, {mode!r}),"
                                          " or pass the path"))
-    return file  # type: ignore[no-any-return]
+    return file

@@ -246,7 +246,7 @@ def split(fun: Callable[..., Any], at: str | Sequence[str]) -> tuple[Callable[..
     >>> features, float(tail(features + 1.0, w, np.zeros(2)))
     (array([0., 0.]), 4.0)
     """
-    paths = [at] if isinstance(at, str) else [*at]
+    paths = [at] if isinstance(at, str) or not isinstance(at, Sequence) else [*at]
 
     def keys_of(traced: Traced) -> list[str]:
         for path in paths:
