@@ -144,6 +144,8 @@ class _Loop:
         self.counter, self.line = counter, user_line()
         self.containers = Containers(cells)
         self.names = [name for name in dict.fromkeys(names.live) if name in cells]
+        self.set_first = {name for name in self.names if guaranteed and name not in names.turn
+                          and not is_generated(name)}
         self.values: dict[str, Flat | None] = {}
         self.kept: dict[str, dict[int, Any]] = {}
         self.outer: dict[str, dict[int, Any]] = {}
@@ -197,8 +199,10 @@ class _Loop:
     """The containers from before the loop that a name has in every turn, as far as is known."""
     outer: dict[str, dict[int, Any]]
     """Those that a name may have before or after a turn only; their items are among the variables."""
+    set_first: set[str]
+    """Names that each turn sets before it reads them; there is a first turn."""
     missing: frozenset[str] = frozenset()
-    """Names without a value before the loop, which get one in its first turn."""
+    """Names whose value before the loop is none, or not used: they get one in its first turn."""
 
     def _flat_avals(self) -> list[Aval]:
         return [aval for name in self.names for aval in self.avals.get(name, ()) if aval is not None]
@@ -334,10 +338,11 @@ class _Loop:
                                  "later. Set it before the loop")
                 raise refuse(f"`{name}` is deleted in a turn of this `{self.what}`, whose number of turns is traced. "
                              "Leave it, or set it again in the turn")
-            if before is None:
+            is_unused = name in self.set_first - self.missing and not _fits(before, flat)
+            if before is None or is_unused:
                 self.missing |= {name}
                 self.values[name], self.avals[name], changed = flat, [*flat.avals], True
-                if any(aval is None for aval in flat.avals):
+                if name not in self.set_first and any(aval is None for aval in flat.avals):
                     raise refuse(f"{shown_name(name)} is {flat} after this `{self.what}`, and has no value "
                                  "before. Only arrays and numbers can come out of a loop whose number of turns is "
                                  "traced")
@@ -428,6 +433,13 @@ class _Loop:
             value = truth(value, self.what) if type(value) is Tracer else bool(value)
             return value if more is None else more & value
         return self._trace(test, call)
+
+
+def _fits(before: Flat | None, after: Flat) -> bool:
+    """Return whether a variable may have one of two values: their structures and shapes are equal."""
+    return before is not None and before.structure == after.structure and all(
+        is_equal(one, two) if aval is None or other is None else joined_aval(aval, other) is not None
+        for one, two, aval, other in zip(before.leaves, after.leaves, before.avals, after.avals, strict=True))
 
 
 _COUNTER = Aval((), np.dtype("int64"), weak=True)

@@ -91,7 +91,7 @@ def bound_names(nodes: Nodes) -> set[str]:
 def stored_names(nodes: Nodes) -> set[str]:
     """Return the names whose objects the nodes may change in place: `x[i] = v`, `x[i][j] += v`, `x += v`, `x.sort()`.
 
-    Lists and others are among them.
+    Lists and others are among them, and the arrays whose rows names have (`rows.py`).
     """
     names: set[str] = set()
     for node in walk_scope(nodes):
@@ -105,8 +105,13 @@ def stored_names(nodes: Nodes) -> set[str]:
         while isinstance(target, ast.Subscript):
             target = target.value
         if isinstance(target, ast.Name):
-            names.add(target.id)
+            names.update((target.id, *arrays_of(target)))
     return names
+
+
+def arrays_of(name: ast.Name) -> tuple[str, ...]:
+    """Return the names whose arrays have the row that a name stands for in a loop."""
+    return getattr(name, "arrays", ())
 
 
 def changed_by_call(node: ast.Call) -> ast.expr | None:
@@ -137,7 +142,7 @@ def passed_names(nodes: Nodes) -> list[tuple[str, ast.expr, int | str]]:
                 while isinstance(value, ast.Subscript):
                     value = value.value  # noqa: PLW2901
                 if isinstance(value, ast.Name):
-                    found.append((value.id, node.func, place))
+                    found += [(name, node.func, place) for name in (value.id, *arrays_of(value))]
     return found
 
 
@@ -200,10 +205,10 @@ def read_names(nodes: Nodes) -> set[str]:
         if id(node) in inside:
             continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            names.add(node.id)
+            names.update((node.id, *arrays_of(node)))
             names.update(getattr(node, "flags", ()))  # of `UnsetFlags`
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
+            names.update((node.target.id, *arrays_of(node.target)))
         elif isinstance(node, _SCOPES):
             names |= free_names(node)
         elif isinstance(node, _COMPREHENSIONS):

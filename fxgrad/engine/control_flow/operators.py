@@ -20,13 +20,16 @@ from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.api.programs import eval_shape
-from fxgrad.engine.control_flow.arrays import ArrayItems
+from fxgrad.engine.control_flow.arrays import ArrayItems, Row, RowSource, is_array
 from fxgrad.engine.control_flow.arrays import attribute as attribute  # noqa: PLC0414  (an operator of converted code)
 from fxgrad.engine.control_flow.arrays import augmented as augmented  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import place as place  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import returned as returned  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import slots as slots  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import store_row as store_row  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import stored as stored  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import value_of as value_of  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import with_values as with_values  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
     Place,
@@ -61,9 +64,6 @@ from fxgrad.engine.control_flow.lending import entered as entered  # noqa: PLC04
 from fxgrad.engine.control_flow.lending import given_back as given_back  # noqa: PLC0414
 from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
-from fxgrad.engine.control_flow.rows import has_elements as has_elements  # noqa: PLC0414  (an operator of converted code)
-from fxgrad.engine.control_flow.rows import has_rows as has_rows  # noqa: PLC0414
-from fxgrad.engine.control_flow.rows import row_numbers as row_numbers  # noqa: PLC0414
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
@@ -359,6 +359,32 @@ def _as_sequence(iterable: Any) -> Sequences | None:
         numbers = fnp.asarray(np.asarray(iterable, dtype))
         return Sequences(len(iterable), lambda number: convert(numbers[number], dtype, weak), lambda: iter(iterable))
     return None
+
+
+def numbered(plain: Thunk, bounds: Thunk, reads_elements: bool, *wholes: tuple[Thunk, Thunk, bool]) -> Any:
+    """Return what a loop goes over that may change the rows of an array: rows by their numbers, if there is one.
+
+    A whole has the array, its place, and whether its columns are meant. Elements are read at the beginning of a turn,
+    if `reads_elements`. Otherwise, as for bounds that are not known, it is what `plain` returns.
+    """
+    for array, place_of, columns in wholes if current.get() is not None else ():
+        whole = array()
+        if is_array(whole):
+            axes, shape, limits = np.ndim(whole), np.shape(whole), bounds()
+            if not (axes == 2 if columns else axes > 1 or reads_elements) or limits[2] == 0 or not all(
+                    each is None or isinstance(each, int | np.integer) for each in limits):
+                break
+            return _rows_of(RowSource(array, place_of, columns), builtins.range(shape[columns])[slice(*limits)], axes)
+    return plain()
+
+
+def _rows_of(source: RowSource, numbers: builtins.range, axes: int) -> Sequences:
+    """Return the rows of an array with these numbers, or its elements if it has one axis."""
+    def row(number: Any) -> Any:
+        return Row(source, number).value if axes == 1 else fresh(Row(source, number))
+
+    counted = cast(Sequences, _as_sequence(numbers))
+    return Sequences(counted.length, lambda number: row(counted.item(number)), lambda: map(row, numbers))
 
 
 def sequence(function: Any) -> Any:

@@ -19,6 +19,7 @@ from fxgrad.engine.control_flow.names import (
     OPERATORS,
     RESULT,
     Nodes,
+    arrays_of,
     bound_names,
     changed_by_call,
     dotted,
@@ -33,7 +34,7 @@ from fxgrad.engine.control_flow.names import (
     stored_names,
     walk_scope,
 )
-from fxgrad.engine.control_flow.rows import RowsCall, with_numbered_rows
+from fxgrad.engine.control_flow.rows import LastRows, NumberedRows, is_transposed, with_numbered_rows
 from fxgrad.engine.user_source import copy_tree
 
 FunctionNode = ast.FunctionDef | ast.Lambda
@@ -84,6 +85,7 @@ class _Rewriter(ast.NodeTransformer):
         self._count = 0
         self._chosen = 0  # how many expressions are around that a traced condition may choose
         self._asks_depth = False
+        self._has_rows = False
         self._in_iterable = False  # of a comprehension
         self._is_lambda = isinstance(node, ast.Lambda)
 
@@ -102,7 +104,9 @@ class _Rewriter(ast.NodeTransformer):
         head, body = node.body[:has_text], node.body[has_text:]
         if not body:
             return node
-        body = JumpLowering().function(with_numbered_rows(body))
+        body = with_numbered_rows(body)
+        self._has_rows = any(isinstance(each, NumberedRows) for each in walk_scope(body))
+        body = JumpLowering().function(body)
         nested = _with_methods(nested_functions(body))
         changes = [_changes_of(body), *map(_changes, nested)]
         locals_ = sorted(bound_names(body) - self._global - self._outer - {*self._parameters})
@@ -292,8 +296,13 @@ class _Rewriter(ast.NodeTransformer):
             self._own | self._around)
 
     def _places_of_nested(self, body: Sequence[ast.AST]) -> set[str]:
-        """Return the names that nested functions rebind that a block reads, or whose arrays they change or pass."""
+        """Return the names that nested functions rebind that a block reads, or whose arrays they change or pass.
+
+        So are those whose arrays have rows that the block reads.
+        """
         passed = {name for nested in self._nested_in(body) for name, *_ in self._changes[nested].passed}
+        if self._has_rows:  # they are read through functions of their loop
+            passed.update(name for node in walk_scope(body) if isinstance(node, ast.Name) for name in arrays_of(node))
         return self._changed_by_nested(body) | self._rebound_by_nested(body) | (passed & (self._own | self._around))
 
     def _sequence(self, node: ast.expr) -> ast.expr:
@@ -389,7 +398,7 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(value, ast.Tuple):
             value.elts = [self._returned(each) for each in value.elts]
             return value
-        if isinstance(value, ast.Name) and value.id in self._own:
+        if isinstance(value, ast.Name) and value.id in self._own and not arrays_of(value):
             return self._call("returned", [_thunk(value)], value)
         return self._new_containers(value)
 
@@ -407,6 +416,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         before: list[ast.stmt] = []
+        after: list[ast.stmt] = []
         node.value = self._stored(node.value) if isinstance(node.value, ast.List) else self.visit(node.value)
         if isinstance(node.target, ast.Name):
             name = node.target.id
@@ -415,12 +425,15 @@ class _Rewriter(ast.NodeTransformer):
             check = self._call("augmented", [_thunk(_name(name, ast.Load(), node)), _constant(name, node),
                                              node.value], node)
             before.append(_at(ast.Expr(check), node))
+            if arrays_of(node.target):
+                store = self._call("store_row", [_thunk(_name(name, ast.Load(), node))], node)
+                after = [_assign("~operand", _constant(None, node), node), _at(ast.Expr(store), node)]
         shown = _constant(ast.unparse(node.target), node.target)
         node.target = self.visit(node.target)
         if isinstance(node.target, ast.Subscript | ast.Attribute):
             node.target.value = self._call("slots", [node.target.value, shown], node.target)
         found = self._noting_rebinding(node, bound_names(node.target))
-        return [*before, *(found if isinstance(found, list) else [found])]
+        return [*before, *(found if isinstance(found, list) else [found]), *after]
 
     def _noting_rebinding(self, node: ast.stmt, names: Iterable[str]) -> Any:
         checks = self._rebinding(names, node)
@@ -448,8 +461,25 @@ class _Rewriter(ast.NodeTransformer):
             node.value = _at(ast.Subscript(both, _constant(1, node), ast.Load()), node)
         return node
 
-    def visit_RowsCall(self, node: RowsCall) -> Any:
-        return self._call(node.operator, [self.visit(each) for each in node.elts], node)
+    def visit_Name(self, node: ast.Name) -> Any:
+        return self._call("value_of", [node], node) if arrays_of(node) and isinstance(node.ctx, ast.Load) else node
+
+    def visit_NumberedRows(self, node: NumberedRows) -> Any:
+        wholes = [(node.array, False)]
+        if isinstance(node.array, ast.Attribute) and is_transposed(node.array):  # of an array, or of an object
+            wholes.insert(0, (node.array.value, True))
+        rows = [_at(ast.Tuple([_thunk(self.visit(copy_tree(array))), _thunk(self._place(copy_tree(array))), _constant(
+            columns, node)], ast.Load()), node) for array, columns in wholes]
+        bounds = [_constant(None, node) if each is None else self.visit(copy_tree(each)) for each in node.bounds]
+        bounds = bounds or [_constant(None, node)] * 3
+        return self._call("numbered", [
+            _thunk(self.visit(node.elts[0])), _thunk(_at(ast.Tuple(bounds, ast.Load()), node)),
+            _constant(node.reads_elements, node), *rows], node)
+
+    def visit_LastRows(self, node: LastRows) -> Any:
+        names = [_name(each.id, ast.Load(), each) for each in node.elts
+                 if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
+        return self._call("with_values", [_thunk(_at(ast.Tuple(names, ast.Load()), node))], node)
 
     def visit_UnsetFlags(self, node: UnsetFlags) -> Any:
         return self._unset(node.flags, node)

@@ -378,6 +378,22 @@ def walrus_and_del(x):
     return x + n
 
 
+@case(5.0)
+def set_first_in_each_turn(x):
+    last, word, pair, shape = None, 0, [0.0], np.zeros(2)
+    while True:
+        last, word, pair, shape = 3.0 * x, "half", [x, x + 1.0], np.ones(3) * x
+        x = x * 0.5
+        if x < 0.1:
+            break
+    pair[0] += 1.0
+    for row in np.arange(4.0) * last:
+        pair = (row, row * 2.0)
+        if row > 0.2:
+            break
+    return last * (2.0 if word == "half" else 1.0), pair, shape
+
+
 # --- objects --------------------------------------------------------------------------------------------------------
 
 
