@@ -19,6 +19,7 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
+from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow import blocks
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
@@ -41,7 +42,7 @@ from fxgrad.engine.control_flow.blocks import (
     refuse,
 )
 from fxgrad.engine.control_flow.slices import TracedSlice, aligned, is_temporary, item, mask_of
-from fxgrad.engine.control_flow.structures import UnknownLength, is_container, is_record, parts_of
+from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, is_container, is_record, parts_of
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
@@ -254,9 +255,23 @@ class Left(NamedTuple):
     in_items: dict[int, Any]
 
 
-def returned(variable: FunctionType) -> Any:
-    """Return the value of a variable that an early `return` gives: nothing changes the array after it."""
+def value_set(value: Any, name: str, is_certain: bool) -> Any:
+    """Return the value of a variable that may be None; that it has one is checked, if it is not certain."""
+    if type(value) is not OptionalValue:
+        return value
+    if not is_certain and value.is_set is not True:
+        check(value.is_set, f"`{name}` is None where a value is needed. Ask `if {name} is None` before")
+    return value.value
+
+
+def returned(variable: FunctionType, *name: Any) -> Any:
+    """Return the value of a variable that an early `return` gives: nothing changes the array after it.
+
+    `name` are the arguments of `value_set`, if it may be None.
+    """
     value = variable()
+    if type(value) is OptionalValue:
+        return value_set(value, *name)
     cell = cell_of(variable)
     if block.get() is None or not is_array(value) or any(
             cell is each for loan in loans.get() for each in loan.borrowers):
@@ -289,7 +304,7 @@ def forget_dead(cells: Cells, before: Mapping[str, Any], live: Collection[str]) 
     """Give variables that are not live after a block the values from before it."""
     for name, cell in cells.items():
         if name not in live and content_of(cell) is not before[name] and isinstance(
-                content_of(cell), np.ndarray | Tracer | UnknownLength | Row):
+                content_of(cell), np.ndarray | Tracer | UnknownLength | OptionalValue | Row):
             if before[name] is UNSET:
                 del cell.cell_contents
             else:
@@ -366,6 +381,8 @@ def stored(variable: FunctionType, name: str, is_parameter: bool, depth: int | N
     value = variable()
     if type(value) is Row:
         return value.place_at(depth)
+    if type(value) is OptionalValue:
+        value = cell_of(variable).cell_contents = value_set(value, name, is_certain=False)
     if not (is_array(value) if current.get() is not None else _is_result(value)):
         return value
     return ArrayItems(cell_of(variable), name, is_parameter, depth)

@@ -38,9 +38,12 @@ from fxgrad.engine.control_flow.names import is_generated
 from fxgrad.engine.control_flow.structures import (
     Flat,
     UnknownLength,
+    as_optional,
     containers_in,
     flatten,
     has_unknown_length,
+    inside_optional,
+    number_type,
     shared_in,
     unflatten,
     word_for,
@@ -146,6 +149,7 @@ class _Loop:
         self.names = [name for name in dict.fromkeys(names.live) if name in cells]
         self.set_first = {name for name in self.names if guaranteed and name not in names.turn
                           and not is_generated(name)}
+        self.may_be_none, self.optional = {*names.optional}, {}
         self.values: dict[str, Flat | None] = {}
         self.kept: dict[str, dict[int, Any]] = {}
         self.outer: dict[str, dict[int, Any]] = {}
@@ -201,6 +205,8 @@ class _Loop:
     """Those that a name may have before or after a turn only; their items are among the variables."""
     set_first: set[str]
     """Names that each turn sets before it reads them; there is a first turn."""
+    optional: dict[str, Flat]
+    """Names that are None before the loop or after a turn, with values that they have otherwise."""
     missing: frozenset[str] = frozenset()
     """Names whose value before the loop is none, or not used: they get one in its first turn."""
 
@@ -347,6 +353,12 @@ class _Loop:
                                  "before. Only arrays and numbers can come out of a loop whose number of turns is "
                                  "traced")
                 continue
+            inside = inside_optional(before, flat) if name in self.may_be_none else None
+            if inside is not None:
+                value = as_optional(unflatten(before.structure, before.leaves), inside, zeros)
+                self.optional[name], before, changed = inside, flatten(value), True
+                self.values[name], self.avals[name] = before, [*before.avals]
+                continue
             changed |= self._join(name, before, flat)
         return changed
 
@@ -370,6 +382,11 @@ class _Loop:
                          "array of fixed length, and x[i] = v")
         changed = False
         for number, (one, two) in enumerate(zip(self.avals[name], after.avals, strict=True)):
+            leaf = before.leaves[number]
+            if (one is None or two is None) and not is_equal(leaf, after.leaves[number]):
+                one, two = number_type(leaf, one), number_type(after.leaves[number], two)  # noqa: PLW2901
+                if one is not None and two is not None and self.avals[name][number] is None:
+                    before.leaves[number], self.avals[name][number], changed = int(leaf), one, True
             if one is None or two is None:
                 if (one is None) != (two is None) or not is_equal(before.leaves[number], after.leaves[number]):
                     raise refuse(f"{shown_name(name)} is {word_for(before.leaves[number])} before a turn of this "
@@ -396,6 +413,8 @@ class _Loop:
 
         If it has others, those from before are added to `outer`, and the name to `widened`.
         """
+        if name in self.optional:
+            value = as_optional(value, self.optional[name], zeros)
         outer, kept, before = self.outer.setdefault(name, {}), self.kept.get(name, {}), self.values[name]
         made = {**around.made, **around.of_turn, **outer}
         known = {id(each) for container in kept.values() for each in containers_in(container)}
@@ -407,6 +426,9 @@ class _Loop:
             made |= others
             outer |= others
         flat = flatten(objects)
+        for number, (leaf, aval) in enumerate(zip(flat.leaves, self.avals.get(name, ()), strict=False)):
+            if aval is not None and flat.avals[number] is None and number_type(leaf, None) is not None:
+                flat.leaves[number], flat.avals[number] = int(leaf), number_type(leaf, None)
         if kept and not holds_same(before, flat):
             there = {id(each) for each in found}
             outer |= {key: each for key, each in kept.items() if key not in there} or kept

@@ -236,6 +236,58 @@ def nested_functions(nodes: Nodes) -> list[ast.AST]:
     return [node for node in walk_scope(nodes) if isinstance(node, _SCOPES)]
 
 
+def optional_names(function: ast.FunctionDef | ast.Lambda) -> set[str]:
+    """Return the names that a function may give None: by `x = None`, or as the default of a parameter.
+
+    Those that get the value of such a name are among them.
+    """
+    found = {name.arg for name, default in zip(
+        [*function.args.posonlyargs, *function.args.args][::-1], function.args.defaults[::-1], strict=False)
+        if _may_be_none(default, set())}
+    pairs = [pair for node in walk_scope(function.body) if isinstance(node, ast.Assign | ast.AnnAssign) and node.value
+             for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+             for pair in _assigned(target, node.value)]
+    while more := {name for name, value in pairs if name not in found and _may_be_none(value, found)}:
+        found |= more
+    return found
+
+
+def _assigned(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
+    """Return the names of a target, and the expressions that they get, if these are written out."""
+    if isinstance(target, ast.Name):
+        return [(target.id, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return [each for pair in zip(target.elts, value.elts, strict=True) for each in _assigned(*pair)]
+    return []
+
+
+def _may_be_none(value: ast.expr, names: set[str]) -> bool:
+    if isinstance(value, ast.IfExp):
+        return _may_be_none(value.body, names) or _may_be_none(value.orelse, names)
+    return (isinstance(value, ast.Constant) and value.value is None) or (
+        isinstance(value, ast.Name) and value.id in names)
+
+
+def compared_with_none(node: ast.expr) -> str:
+    """Return the name of `x is None`, `x is not None` or the same with `==`; "" for another expression."""
+    is_asked = isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(
+        node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq) and isinstance(node.left, ast.Name) and isinstance(
+        node.comparators[0], ast.Constant) and node.comparators[0].value is None
+    return node.left.id if is_asked else ""  # type: ignore[attr-defined]
+
+
+def names_set_if(test: ast.expr, when: bool) -> set[str]:
+    """Return the names that are not None if a test gives `when`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return names_set_if(test.operand, not when)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is when:
+        return set().union(*(names_set_if(each, when) for each in test.values))
+    if isinstance(test, ast.Name):
+        return {test.id} if when else set()
+    name = compared_with_none(test)
+    return {name} if name and isinstance(test.ops[0], ast.IsNot | ast.NotEq) is when else set()  # type: ignore[attr-defined]
+
+
 def has_walrus(node: ast.AST) -> bool:
     """Return whether an expression binds a name in its scope."""
     return any(isinstance(each, ast.NamedExpr) for each in walk_scope(node))

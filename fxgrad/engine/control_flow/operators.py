@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import copy
 import dataclasses
+import enum
 import functools
 import itertools
 import sys
@@ -29,6 +30,7 @@ from fxgrad.engine.control_flow.arrays import slots as slots  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import store_row as store_row  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import stored as stored  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import value_of as value_of  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import value_set as value_set  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import with_values as with_values  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
@@ -67,7 +69,7 @@ from fxgrad.engine.control_flow.loops import Counter, Mark, loop
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
-from fxgrad.engine.control_flow.structures import containers_in, is_record
+from fxgrad.engine.control_flow.structures import OptionalValue, containers_in, is_record
 from fxgrad.engine.control_flow.variables import Names, cells_of, truth, write
 from fxgrad.engine.frontend.protocol import written
 from fxgrad.engine.ops.comparison import not_ as logical_not
@@ -88,34 +90,36 @@ Passed = Callable[[], tuple[set[str], set[str]]] | None
 """Returns which names functions change that they are passed to, and which nothing changes."""
 
 
-def _names(live: Sequence[str], turn: Sequence[str], stored: Sequence[str], passed: Passed) -> Names:
+def _names(live: Sequence[str], turn: Sequence[str], stored: Sequence[str], passed: Passed, optional: Sequence[str],
+           ) -> Names:
     if passed is None:
-        return Names(live, stored, turn)
+        return Names(live, stored, turn, optional)
     changed, unchanged = passed()
     return Names([name for name in live if name not in unchanged], [*{*stored, *changed}],
-                 [name for name in turn if name not in unchanged])
+                 [name for name in turn if name not in unchanged], optional)
 
 
 def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], stored: Sequence[str],
-        passed: Passed, what: str = "if", returned: bool | None = None) -> None:
+        passed: Passed, what: str = "if", returned: bool | None = None, optional: Sequence[str] = ()) -> None:
     """Run `then` or `other`; `what` is "rest" for code that a `break`, `continue` or `return` skips.
 
-    `returned` is the condition for which the function has returned, so that it uses no variable afterwards.
+    `returned` is the condition for which the function has returned, so that it uses no variable afterwards. Variables
+    that are `optional` may be None on one side.
     """
     if is_unknown(condition):
         refuse_in_try("if")
-        stage_branch(condition, then, other, _names(live, (), stored, passed), what, returned)
+        stage_branch(condition, then, other, _names(live, (), stored, passed, optional), what, returned)
     elif condition:
         then()
     elif other is not None:
         other()
 
 
-def if_expression(condition: Any, then: Thunk, other: Thunk) -> Any:
-    """Return `then() if condition else other()`."""
+def if_expression(condition: Any, then: Thunk, other: Thunk, optional: bool = False) -> Any:
+    """Return `then() if condition else other()`; one may be None if it is `optional`."""
     if is_unknown(condition):
         refuse_in_try("if")
-        return choose("if", condition, then, other)
+        return choose("if", condition, then, other, optional=optional)
     return then() if condition else other()
 
 
@@ -139,6 +143,24 @@ def _boolean_of_traced(word: str, value: Any, rest: Sequence[Thunk]) -> Any:
     if word == "and":
         return choose(word, value, others, lambda: decided)
     return choose(word, value, lambda: decided, others)
+
+
+def is_none(value: Any) -> Any:
+    """Return whether a value is None, which may be traced."""
+    return not_(value.is_set) if type(value) is OptionalValue else value is None
+
+
+def is_same(one: Any, other: Any) -> Any:
+    """Return `one is other`; a member of an `IntEnum` that a traced condition chose is its number."""
+    if any(type(each) is Tracer for each in (one, other)) and any(
+            isinstance(each, enum.IntEnum | enum.IntFlag) for each in (one, other)):
+        return one == other
+    return one is other
+
+
+def is_true(value: Any) -> Any:
+    """Return a condition that is a variable, which may be None."""
+    return boolean("and", value.is_set, lambda: _truth(value.value)) if type(value) is OptionalValue else value
 
 
 def not_(value: Any) -> Any:
@@ -234,13 +256,13 @@ class _Turns:
 
 
 def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Sequence[str], stored: Sequence[str],
-           passed: Passed) -> None:
+           passed: Passed, optional: Sequence[str] = ()) -> None:
     """Run `while test(): body()`."""
     if current.get() is None:  # all values are known
         while test():
             body()
         return
-    names = functools.partial(_names, live, turn, stored, passed)
+    names = functools.partial(_names, live, turn, stored, passed, optional)
     mark = Mark(cells_of(test, body))
     condition = test()
     if is_unknown(condition):
@@ -285,10 +307,10 @@ class Sequences:
 
 
 def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: Sequence[str], turn: Sequence[str],
-         stored: Sequence[str], passed: Passed) -> None:
+         stored: Sequence[str], passed: Passed, optional: Sequence[str] = ()) -> None:
     """Run `for item in iterable: body(item)` until `stopped()`."""
     iterable = _as_sequence(iterable) if type(iterable) is TracedSlice else iterable
-    items, names = iterable, functools.partial(_names, live, turn, stored, passed)
+    items, names = iterable, functools.partial(_names, live, turn, stored, passed, optional)
     if isinstance(iterable, Sequences):
         if is_unknown(iterable.length):
             refuse_in_try("for")

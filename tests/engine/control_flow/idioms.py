@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import enum
 import functools
 import math
 from collections import deque
@@ -414,6 +415,28 @@ class Point(NamedTuple):
     y: Any
 
 
+class Light(enum.IntEnum):
+    RED = 0
+    GREEN = 1
+    YELLOW = 2
+
+
+class Crossing:
+    def __init__(self) -> None:
+        self.light, self.kind, self.turns = Light.RED, "crossing", 0
+
+    def step(self, x: Any) -> None:
+        if self.light is Light.RED:
+            if x > 0:
+                self.light = Light.GREEN
+                self.turns += 1
+        elif self.light is not Light.YELLOW:
+            if x < 0:
+                self.light = Light.YELLOW
+        else:
+            self.light = Light.RED
+
+
 class Halving:
     def __init__(self, x: Any) -> None:
         self.x, self.seen = x, [0, 0]
@@ -458,6 +481,42 @@ def frozen_dataclass_in_a_loop(x):
     while state.value > 0.5:
         state = State(state.value * 0.7, state.turns + 1)
     return state.value, state.turns
+
+
+@case(0.7)
+def numbers_of_an_enumeration(x):
+    light, timer, log = Light.RED, 0.0, []
+    for k in range(8):
+        timer += abs(np.sin(k * x))
+        if light == Light.RED and timer > 1.0:
+            light, timer = Light.GREEN, 0.0
+        elif light is Light.GREEN and timer > 0.8:
+            light, timer = Light.YELLOW, 0.0
+        elif light is Light.YELLOW and timer > 0.2:
+            light, timer = Light.RED, 0.0
+        log.append(int(light))
+    other = Light.GREEN if x > 1 else Light.YELLOW
+    return log, timer, 1.5 * other, other is Light.GREEN, other is not Light.RED
+
+
+@case(1.3, 5)
+def members_of_an_enumeration_in_loops(x, n):
+    crossing, light, y = Crossing(), Light.RED, x
+    for k in range(n):
+        crossing.step(np.sin(3 * k * x))
+        if y > 1:
+            light = Light.GREEN
+        elif light is Light.GREEN:
+            light = Light.YELLOW
+        y = y * np.array([0.5, 2.0, 3.0])[light] * 0.3
+    match light:
+        case Light.RED:
+            y += 1
+        case Light.GREEN:
+            y += 2
+        case _:
+            y += 3
+    return int(crossing.light), crossing.turns, len(crossing.kind), y
 
 
 @case(2.6)
