@@ -409,6 +409,29 @@ def _rows_of(source: RowSource, numbers: builtins.range, axes: int) -> Sequences
     return Sequences(counted.length, lambda number: row(counted.item(number)), lambda: map(row, numbers))
 
 
+def true_places(function: Any, mask: Any, form: str) -> Any:
+    """Return the places of the true elements of a mask, with True; of a traced one all, with whether they are true.
+
+    `form` is that of `TruePlaces`: with "first", the mask has one axis.
+    """
+    name = getattr(function, "__name__", "")
+    if is_unknown(mask) and any(function is getattr(each, name, None) for each in (np, fnp)) and (
+            len(mask.shape) == 1 or (mask.shape and form != "first")):
+        chosen = fnp.ravel(mask if mask.dtype == dtypes.bool_ else mask != 0)
+
+        def item_of(number: Any) -> tuple[Any, Any]:
+            place: list[Any] = []
+            rest = number
+            for size in mask.shape[:0:-1]:
+                place.insert(0, rest % size)
+                rest = rest // size
+            return (rest, *place) if form == "zip" or name == "argwhere" else number, chosen[number]
+        return Sequences(chosen.shape[0], item_of, lambda: map(item_of, builtins.range(chosen.shape[0])))
+    found = called(function)(mask)
+    places = found[0] if form == "first" else zip(*found, strict=True) if form == "zip" else found
+    return zip(places, itertools.repeat(True), strict=False)
+
+
 def sequence(function: Any) -> Any:
     """Return the function for `range` and its kin in a `for` statement, whose arguments may be traced."""
     return _SEQUENCES.get(function) or called(function)

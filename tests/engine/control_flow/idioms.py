@@ -395,6 +395,32 @@ def set_first_in_each_turn(x):
     return last * (2.0 if word == "half" else 1.0), pair, shape
 
 
+@case(0.7, 3)
+def over_places_of_true_elements(x, n):
+    values, total, last = np.sin(np.arange(6.0) * x), 0.0, -1
+    for i in np.nonzero(values > 0.2)[0]:
+        total += values[i] * i
+        if total > 2.0:
+            continue
+        last = i
+    for i in np.where(values < n)[0]:
+        if i > 3:
+            break
+        values[i] *= 2.0
+    for k in np.flatnonzero(np.floor(values * 2)):
+        total += k
+    for k in np.nonzero(np.arange(4) % 2)[0]:
+        total += k * x
+    table = np.cos(np.outer(np.arange(3.0), np.arange(2.0)) * x)
+    for i, j in np.argwhere(table > 0.5):
+        total += table[i, j] * (i + 1) + j
+    for i, j in zip(*np.nonzero(table < 0.8)):  # noqa: B905  (of one length)
+        table[i, j] -= i * x
+        if j > n - 3:
+            break
+    return values, total, last, table
+
+
 # --- objects --------------------------------------------------------------------------------------------------------
 
 
