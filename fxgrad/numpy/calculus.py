@@ -81,15 +81,17 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edge_order: int | None = None) -> Any:
     """Return slopes along each axis (or those given) from the neighbours on both sides, at the ends from one side.
 
+    There it is the slope to the neighbour, or for an `edge_order` of 2 that of the parabola through three elements.
+
     Elements are 1 apart, or as given: a number for all axes, or for each axis a number or the positions of the
     elements. The result is one array, or a list of one for each axis. (Numerical differences: `fxgrad.grad` is exact.)
-    Raises `ShapeError` for axes of fewer than 2 elements, `UnsupportedError` for `edge_order` other than 1.
+    Raises `ShapeError` for axes of fewer than 2 elements, or 3 for an `edge_order` of 2, `UnsupportedError` for others.
 
     >>> gradient([1.0, 2.0, 4.0])
     array([1. , 1.5, 2. ])
     """
-    if edge_order not in (None, 1):
-        raise UnsupportedError(at_user_line(f"gradient: edge_order={edge_order} is not supported; leave it out"))
+    if edge_order not in (None, 1, 2):
+        raise UnsupportedError(at_user_line(f"gradient: edge_order={edge_order} is not supported; 1 and 2 are"))
     f = promote_beside(f, *varargs)
     shape = shape_of(f)
     axes = axes_of("gradient", axis, len(shape)) if not isinstance(axis, Sequence) else \
@@ -100,42 +102,49 @@ def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edg
     if len(varargs) == 1 and len(axes) > 1 and shape_of(as_array_operand(varargs[0])):
         raise ArgumentError(at_user_line("gradient: positions for one axis only; one array for each axis is needed"))
     distances = list(varargs) * (len(axes) if len(varargs) == 1 else 1) or [1.0] * len(axes)
-    slopes = [_slopes(f, at, distance) for at, distance in zip(axes, distances, strict=True)]
+    slopes = [_slopes(f, at, distance, edge_order or 1) for at, distance in zip(axes, distances, strict=True)]
     return slopes[0] if len(slopes) == 1 else slopes
 
 
-def _slopes(f: Any, at: int, distance: Any) -> Any:
+def _slopes(f: Any, at: int, distance: Any, edge_order: int) -> Any:
     shape = shape_of(f)
     extent = shape[at]
-    if extent < 2:
-        raise ShapeError(at_user_line(f"gradient: axis {at} of size {extent}; at least 2 elements are needed"))
+    if extent < edge_order + 1:
+        raise ShapeError(at_user_line(
+            f"gradient: axis {at} of size {extent}; at least {edge_order + 1} elements are needed"))
 
     def part(start: int, stop: int) -> Any:
         return slice_in_dim(f, start, stop, at)
 
     if not shape_of(as_array_operand(distance)):
-        ends = [divide(subtract(part(stop - 1, stop), part(stop - 2, stop - 1)), distance) for stop in (2, extent)]
+        def step(place: int) -> Any:
+            return divide(subtract(part(place + 1, place + 2), part(place, place + 1)), distance)
+
         inner = divide(subtract(part(2, extent), part(0, extent - 2)), multiply(2.0, distance))
-        return concatenate(promote_operands(ends[0], inner, ends[1]), at)
-    positions = as_array_operand(distance)
-    if shape_of(positions) != (extent,):
-        raise ShapeError(at_user_line(f"gradient: positions of shape {shape_of(positions)} for axis {at} of size "
-                                      f"{extent}; a position for each element is needed"))
-    gaps = reshape(diff(positions), (extent - 1, *(1,) * (len(shape) - at - 1)))
+        shares: list[Any] = [0.5, 0.5]
+    else:
+        positions = as_array_operand(distance)
+        if shape_of(positions) != (extent,):
+            raise ShapeError(at_user_line(f"gradient: positions of shape {shape_of(positions)} for axis {at} of size "
+                                          f"{extent}; a position for each element is needed"))
+        gaps = reshape(diff(positions), (extent - 1, *(1,) * (len(shape) - at - 1)))
+        steps = divide(subtract(part(1, extent), part(0, extent - 1)), gaps)
 
-    def gap(start: int, stop: int) -> Any:
-        return slice_in_dim(gaps, start, stop, 0)
+        def step(place: int) -> Any:
+            return slice_in_dim(steps, place, place + 1, at)
 
-    steps = divide(subtract(part(1, extent), part(0, extent - 1)), gaps)
-
-    def step(start: int, stop: int) -> Any:
-        return slice_in_dim(steps, start, stop, at)
-
-    # The slope of the parabola through three points: that of each side, weighted by the gap on the other side.
-    before, behind = gap(0, extent - 2), gap(1, extent - 1)
-    inner = divide(add(multiply(step(0, extent - 2), behind), multiply(step(1, extent - 1), before)),
-                   add(before, behind))
-    return concatenate(promote_operands(step(0, 1), inner, step(extent - 2, extent - 1)), at)
+        # The slope of the parabola through three points: that of each side, weighted by the gap on the other side.
+        before, behind = slice_in_dim(gaps, 0, extent - 2, 0), slice_in_dim(gaps, 1, extent - 1, 0)
+        inner = divide(add(multiply(slice_in_dim(steps, 0, extent - 2, at), behind),
+                           multiply(slice_in_dim(steps, 1, extent - 1, at), before)), add(before, behind))
+        shares = [slice_in_dim(divide(near, add(before, behind)), place, place + 1, 0) for near, place in (
+            (before, 0), (behind, extent - 3))] if edge_order == 2 else []
+    ends = [step(0), step(extent - 2)]
+    if edge_order == 2:
+        beside = [step(1), step(extent - 3)]
+        ends = [add(near, multiply(subtract(near, far), share))
+                for near, far, share in zip(ends, beside, shares, strict=True)]
+    return concatenate(promote_operands(ends[0], inner, ends[1]), at)
 
 
 # --- sliding products ---------------------------------------------------------------------------------------------

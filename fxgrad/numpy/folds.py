@@ -59,6 +59,12 @@ def _results(function: Elementwise, method: str, x: Any) -> Any:
     return x
 
 
+def _none(function: Elementwise, method: str, x: Any) -> Any:
+    """Return one entry, of zeros, of the type of combined elements of `x`, which has no entries."""
+    zero = broadcast_to(as_dtype(as_array_operand(0), aval_of(x).dtype), (1, *shape_of(x)[1:]))
+    return _results(function, method, zero)
+
+
 def _fold(function: Elementwise, method: str, x: Any, with_all: bool) -> Any:
     """Combine entries along the first axis from left to right; `with_all` returns the results up to each entry."""
     first, rest = reshape(slice_in_dim(x, 0, 1, 0), shape_of(x)[1:]), slice_in_dim(x, 1, shape_of(x)[0], 0)
@@ -103,9 +109,14 @@ def reduce(function: Elementwise, a: Any, axis: Any = 0, dtype: Any = None, keep
         begin = as_dtype(as_array_operand(initial), aval_of(x).dtype)
         x = concatenate([broadcast_to(begin, (1, *rest)), x], 0)
     if not shape_of(x)[0]:
-        raise ShapeError(at_user_line(f"{name}: an array of shape {shape} has no elements along axis {axis}, and there "
-                                      f"is no {function.__name__} of none; give initial="))
-    x = _results(function, "reduce", x)
+        identity = getattr(np, function.__name__).identity
+        if identity is None:
+            raise ShapeError(at_user_line(f"{name}: an array of shape {shape} has no elements along axis {axis}, and "
+                                          f"there is no {function.__name__} of none; give initial="))
+        x = _none(function, "reduce", x)
+        x = broadcast_to(np.asarray(identity).astype(aval_of(x).dtype), shape_of(x))
+    else:
+        x = _results(function, "reduce", x)
     result = _halve(function, x) if function in ASSOCIATIVE else _fold(function, "reduce", x, with_all=False)
     return reshape(result, kept_shape(shape, axes)) if keepdims else result
 
@@ -118,7 +129,7 @@ def accumulate(function: Elementwise, array: Any, axis: int = 0, dtype: Any = No
     x = as_dtype(as_array_operand(array), dtype)
     at = axis_of(f"{function.__name__}.accumulate", axis, len(shape_of(x)))
     if not shape_of(x)[at]:
-        return x
+        return convert(x, aval_of(_none(function, "accumulate", move_axis(x, at, 0))).dtype, aval_of(x).weak)
     moved = _results(function, "accumulate", move_axis(x, at, 0))
     if function in RUNNING and aval_of(moved).dtype != dtypes.bool_:
         return move_axis(RUNNING[function](moved, 0), 0, at)

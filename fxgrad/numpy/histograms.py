@@ -113,7 +113,8 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
     """Return the edges of that many bins of equal width from the least element to the greatest, or over `range`.
 
-    Edges given as an array are returned unchanged. Raises `ArgumentError` for names of rules.
+    Edges given as an array are returned unchanged. Raises `ArgumentError` for names of rules, and for known edges that
+    do not increase.
 
     >>> histogram_bin_edges([0.0, 1.0, 4.0], bins=2)
     array([0., 2., 4.])
@@ -125,6 +126,8 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
         raise ArgumentError(at_user_line(f"histogram: bins={bins!r}; a number of bins, or their edges, is needed"))
     if isinstance(bins, Sequence) or bool(shape_of(bins)):
         bins = as_array_operand(bins)
+        if is_concrete(bins) and not np.all(np.diff(np.asarray(bins)) >= 0):
+            raise ArgumentError(at_user_line(f"histogram: bins must increase, got {np.asarray(bins).tolist()}"))
         return promote_inexact(a, bins)[1] if aval_of(a).weak else convert(bins, aval_of(a).dtype)
     count = as_integer("histogram", bins)
     if count < 1:

@@ -55,6 +55,7 @@ from fxgrad.numpy.ordering import (
     sort,
 )
 from fxgrad.numpy.polynomials import polyder, vander
+from fxgrad.numpy.quantiles import NEAREST_EVEN, nanpercentile, nanquantile, percentile, quantile
 from fxgrad.numpy.rearranging import take, trace
 from fxgrad.numpy.reductions import prod, sum
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, broadcast_arrays
@@ -218,6 +219,17 @@ def _sliding_window_view(x: Any, window_shape: Any, axis: Any = None, **_: Any) 
     return x
 
 
+def _with_nearest_even(function: Function) -> Function:
+    """Return a function of quantiles whose method "nearest" takes the even one of two places that are as near."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def nearest_even(*args: Any, **options: Any) -> Any:
+        given = signature.bind(*args, **options).arguments
+        return function(**given | ({"method": NEAREST_EVEN} if given.get("method") == "nearest" else {}))
+    return nearest_even
+
+
 def _tuple_of(function: Function) -> Function:
     """Return a function whose result is a tuple, as in NumPy, not a list, as in jax."""
     @functools.wraps(function)
@@ -234,6 +246,8 @@ FUNCTIONS: dict[str, Function] = WIDENED | {
     "histogram2d": _histogram2d, "reciprocal": _reciprocal, "polyder": _polyder,
     "sort": _sort, "argsort": _argsort, "lexsort": _lexsort, "sort_complex": _sort_complex, "partition": _partition,
     "argpartition": _argpartition, "convolve": _exact(convolve), "correlate": _exact(correlate),
+    **{function.__name__: _with_nearest_even(function) for function in (
+        quantile, percentile, nanquantile, nanpercentile)},
     **{function.__name__: _tuple_of(function) for function in (gradient, meshgrid, broadcast_arrays, atleast_1d,
                                                                atleast_2d, atleast_3d)},
 }

@@ -28,7 +28,7 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 from fxgrad.numpy.arithmetic import add, clip, divide, maximum, minimum, multiply, remainder, subtract
-from fxgrad.numpy.elementwise import ceil, floor, isnan
+from fxgrad.numpy.elementwise import ceil, floor, isnan, round
 from fxgrad.numpy.logic import equal, less, less_equal, logical_and, logical_not, logical_or, where
 from fxgrad.numpy.positions import take_along_one
 from fxgrad.numpy.reductions import any, kept_shape, sum
@@ -39,6 +39,8 @@ _LINES = {"linear": (1.0, 1.0), "interpolated_inverted_cdf": (0.0, 1.0), "hazen"
           "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8)}
 """The methods that interpolate linearly, by their (alpha, beta): Hyndman and Fan, 1996."""
 _STEPS = ("lower", "higher", "midpoint", "nearest", "inverted_cdf", "averaged_inverted_cdf", "closest_observation")
+NEAREST_EVEN = "nearest, the even of two"
+"""The method that NumPy's functions call `"nearest"`; jax's takes the lower of two that are equally near."""
 
 
 def quantile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
@@ -75,12 +77,16 @@ def percentile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_inp
 
 
 def median(a: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
-    """Return the middle one of the elements over `axis`, or the mean of the middle two; NaN if there is a NaN.
+    """Return the middle one of the elements over `axis`, or the mean of the middle two.
+
+    It is NaN if there is a NaN, and of no elements. Raises `DTypeError` for complex ones.
 
     >>> float(median([3.0, 1.0, 2.0, 10.0]))
     2.5
     """
-    return quantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
+    refuse_out("median", out)
+    del overwrite_input
+    return _quantile("median", a, 0.5, axis, "midpoint", keepdims, None, spare=False)
 
 
 def nanquantile(a: Any, q: Any, axis: Axis = None, out: Any = None, overwrite_input: bool = False,
@@ -113,11 +119,13 @@ def nanmedian(a: Any, axis: Axis = None, out: Any = None, overwrite_input: bool 
     >>> float(nanmedian([3.0, float("nan"), 2.0, 10.0]))
     3.0
     """
-    return nanquantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
+    refuse_out("nanmedian", out)
+    del overwrite_input
+    return _quantile("nanmedian", a, 0.5, axis, "midpoint", keepdims, None, spare=True)
 
 
 def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool, weights: Any, spare: bool) -> Any:
-    if method not in _LINES and method not in _STEPS:
+    if method not in (*_LINES, *_STEPS, NEAREST_EVEN):
         raise ArgumentError(at_user_line(f"{name}: method must be one of {', '.join((*_LINES, *_STEPS))}, got "
                                          f"{method!r}"))
     if weights is not None and method != "inverted_cdf":
@@ -130,6 +138,9 @@ def _quantile(name: str, a: Any, q: Any, axis: Axis, method: str, keepdims: bool
     flat = _joined(a, axes)
     *kept, count = shape_of(flat)
     if not count:
+        if spare or name == "median":
+            return convert(broadcast_to(as_array_operand(math.nan), (
+                *shape_of(as_array_operand(q)), *(kept_shape(shape, axes) if keepdims else kept))), dtype, weak)
         raise ShapeError(at_user_line(f"{name}: an array of shape {shape} has no elements along axis {axis}"))
     # Positions among many elements need more digits than a narrow float has.
     exact = dtypes.float64 if dtype == dtypes.float64 else dtypes.float32
@@ -201,7 +212,11 @@ def _neighbours(method: str, q: Any, count: Any) -> tuple[Any, Any, Any]:
     low, high = floor(place), ceil(place)
     if method == "midpoint":
         return low, high, 0.5
-    chosen = {"lower": low, "higher": high, "nearest": where(less_equal(subtract(place, low), 0.5), low, high)}[method]
+    if method == NEAREST_EVEN:
+        chosen = round(place)
+    else:
+        chosen = {"lower": low, "higher": high, "nearest": where(less_equal(subtract(place, low), 0.5), low, high)}[
+            method]
     return chosen, chosen, 0.0
 
 

@@ -263,6 +263,23 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     return sum(as_bool(as_array_operand(a)), axis, keepdims=keepdims)
 
 
-for _function, _reduction in ((add, sum), (multiply, prod), (maximum, max), (minimum, min), (logical_and, all),
-                              (logical_or, any)):
-    reductions_by[_function] = _reduction
+def _reduce_as(reduction: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `max` or `min` with the option `dtype` of `reduce`, in which elements are compared."""
+    def reduce(a: Any, *, dtype: Any = None, **options: Any) -> Any:
+        return reduction(as_dtype(as_array_operand(a), dtype), **options)
+    return reduce
+
+
+def _reduce_from(reduction: Callable[..., Any], combine: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `all` or `any` with the option `initial` of `reduce`, which is combined with the result."""
+    def reduce(a: Any, *, dtype: Any = None, initial: Any = None, **options: Any) -> Any:
+        if dtype is not None and np.dtype(dtype) != np.bool_:
+            raise ArgumentError(at_user_line(
+                f"{combine.__name__}.reduce: dtype is {np.dtype(dtype)}; results are bools"))
+        result = reduction(a, **options)
+        return result if initial is None else combine(result, initial)
+    return reduce
+
+
+reductions_by.update({add: sum, multiply: prod, maximum: _reduce_as(max), minimum: _reduce_as(min),
+                      logical_and: _reduce_from(all, logical_and), logical_or: _reduce_from(any, logical_or)})

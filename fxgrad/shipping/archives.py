@@ -85,6 +85,9 @@ class Archive:
     def header(self) -> dict[str, Any]:
         """Return the header, of this format and of a known version."""
         kind = self._kind
+        if kind.header not in self.names:
+            others = ", ".join(sorted(self.names)[:3])
+            kind.fail(f"it has no {kind.header}" + (f", and has {others}" if others else ""))
         found = parse_json(self.read(kind.header).decode("utf-8", "replace"))
         if not isinstance(found, dict) or found.get("format") != kind.name:
             kind.fail(f'{kind.header} is to have "format": "{kind.name}"')

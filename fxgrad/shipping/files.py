@@ -8,6 +8,7 @@ array is allocated that is larger than the file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import io
 import math
@@ -20,7 +21,8 @@ from typing import IO, Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.extend import Equation, Primitive, Program
+from fxgrad.errors import ArgumentError
+from fxgrad.extend import Equation, Primitive, Program, at_user_line, hide_frames
 from fxgrad.extend.tracing import program_of
 from fxgrad.shipping.archives import Archive, Format, fail_at, signature_from_json, signature_to_json
 from fxgrad.shipping.rules import (
@@ -28,6 +30,7 @@ from fxgrad.shipping.rules import (
     record_rule,
     require_fitting_rules,
     rule_from_json,
+    rule_key,
     rule_to_json,
     user_rule,
 )
@@ -40,6 +43,7 @@ FORMAT = Format("fxgrad file", 1, "program.json", "the file", "fxgrad.save", "th
 File = str | os.PathLike[str] | IO[bytes]
 
 
+@hide_frames
 def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: Any) -> Program:
     """Write the program of `fun(*specs, **kwargs)` to a file, from which `load` makes it without `fun`; return it.
 
@@ -49,8 +53,9 @@ def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: A
     equal programs give equal files. A path is replaced only once everything is written.
 
     Rules of `custom_jvp` and `custom_vjp` are stored as the programs that they record for the types at hand. Raises
-    `UnsupportedError` if Python code would have to be stored (rules that branch on values, callbacks) and for
-    containers that are neither dicts, lists, tuples nor named tuples.
+    `FileNotFoundError` or `IsADirectoryError` for a path that cannot be written, `ArgumentError` for what is neither a
+    path nor a binary file, and `UnsupportedError` if Python code would have to be stored (rules that branch on values,
+    callbacks) and for containers that are neither dicts, lists, tuples nor named tuples.
 
     >>> import io, fxgrad, numpy as np
     >>> def loss(p, x):
@@ -60,11 +65,12 @@ def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: A
     >>> fxgrad.load(file)({"w": np.ones(3), "b": 1.0}, np.ones((5, 3)))
     {'b': np.float64(40.0), 'w': array([40., 40., 40.])}
     """
+    require_file("save", file, "wb")
     program = program_of("save", fun, specs, kwargs)
     arrays: list[Any] = []
 
     def stand_in(value: Any) -> dict[str, Any]:
-        array = require_untraced(value)
+        array = require_untraced(value, "save")
         arrays.append(array)
         return {"dtype": dtypes.short_name(array.dtype), "shape": [*map(int, array.shape)], "file": len(arrays) - 1}
 
@@ -72,14 +78,14 @@ def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: A
     rules: list[Any] = []
 
     def number_of_rule(equation: Equation) -> int | None:
-        rule = user_rule(equation)
-        if rule is None:
+        if user_rule(equation) is None:
             return None
-        if rule not in numbers:  # entered first, since rules may apply their own function
-            number = numbers[rule] = len(rules)
+        key = rule_key(equation)
+        if key not in numbers:  # entered first, since rules may apply their own function
+            number = numbers[key] = len(rules)
             rules.append(None)
             rules[number] = rule_to_json(record_rule(equation), write)
-        return numbers[rule]
+        return numbers[key]
 
     def write(program: Program) -> dict[str, Any]:
         return document(program, stand_in, number_of_rule)
@@ -87,19 +93,21 @@ def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: A
     header = {"signature": signature_to_json(program.signature, "save"), "program": write(program)}
     if rules:
         header["rules"] = rules
-    _write_atomically(file,
-                      FORMAT.write(header, ((_entry(number), _npy(array)) for number, array in enumerate(arrays))))
+    write_file("save", file,
+               FORMAT.write(header, ((_entry(number), _npy(array)) for number, array in enumerate(arrays))))
     return program
 
 
+@hide_frames
 def load(file: File, primitives: Iterable[Primitive] = (), classes: Iterable[type] = ()) -> Program:
     """Return the program that `save` wrote; calling it takes and returns the containers of the function that was saved.
 
     `primitives` are your own operations, and `classes` your own named tuples and enumerations, if the program contains
     any. The arrays that the program closes over are read at once. Nothing in the file is executed.
 
-    Raises `ProgramSyntaxError`, which names the place, for a file that `save` did not write or that was changed, and
-    `ProgramError` if the program breaks the rules.
+    Raises `FileNotFoundError` or `IsADirectoryError` for a path that is no file, `ArgumentError` for what is neither a
+    path nor a binary file, `ProgramSyntaxError`, which names the place, for a file that `save` did not write or that
+    was changed, and `ProgramError` if the program breaks the rules.
 
     >>> import io, fxgrad
     >>> file = io.BytesIO()
@@ -108,8 +116,7 @@ def load(file: File, primitives: Iterable[Primitive] = (), classes: Iterable[typ
     np.float64(6.0)
     """
     classes = [*classes]
-    with refuse_excess(), contextlib.ExitStack() as stack:
-        opened: Any = file if hasattr(file, "read") else stack.enter_context(Path(file).open("rb"))
+    with refuse_excess(), _opened("load", file) as opened:
         archive = Archive(FORMAT, opened)
         header = archive.header()
         forms = header.get("rules", [])
@@ -169,14 +176,56 @@ def _constant(archive: Archive, item: Any, where: str) -> Any:
     return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(shape)[()]
 
 
-def _write_atomically(file: File, data: Any) -> None:
-    if hasattr(file, "write"):
-        file.write(data)
+# --- paths and open files ---------------------------------------------------------------------------------------------
+
+
+def write_file(what: str, file: File, data: Any) -> None:
+    """Write bytes to a path, which is replaced only once everything is written, or to an open file, for `what`."""
+    opened = require_file(what, file, "wb")
+    if opened is not None:
+        opened.write(data)
         return
-    path = Path(file)
+    path = Path(file)  # type: ignore[arg-type]
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, f"{what}: this is a directory, where the path of a file is needed",
+                                    str(path))
+        if not path.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, f"{what}: there is no such folder. Make it first", str(path.parent))
         beside.write_bytes(data)
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _opened(what: str, file: File) -> contextlib.AbstractContextManager[IO[bytes]]:
+    """Return a block that reads a path, or an open file, for `what`."""
+    opened = require_file(what, file, "rb")
+    if opened is not None:
+        return contextlib.nullcontext(opened)
+    path = Path(file)  # type: ignore[arg-type]
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, f"{what}: this is a directory, where a file of save is needed", str(path))
+    if not path.exists():
+        raise FileNotFoundError(errno.ENOENT, f"{what}: there is no such file", str(path))
+    return path.open("rb")
+
+
+def require_file(what: str, file: Any, mode: str) -> IO[bytes] | None:
+    """Return an open file, or None for a path; raise `ArgumentError` for anything else, and for files of text."""
+    method, call = ("read", f"{what}(path)") if mode == "rb" else ("write", f"{what}(path, f, *specs)")
+    if isinstance(file, str | os.PathLike):
+        return None
+    if not hasattr(file, method):
+        if isinstance(file, bytes):
+            call += f", or {what}(io.BytesIO(data)) for the bytes of a file"
+        raise ArgumentError(at_user_line(f"{what} takes a path or an open binary file first, got a "
+                                         f"{type(file).__name__}. Write {call}"))
+    if isinstance(file, io.TextIOBase):
+        raise ArgumentError(at_user_line(f"{what}: the file is open for text, and a program is bytes. Open it with "
+                                         f"open(path, {mode!r}), or pass the path"))
+    if not getattr(file, "readable" if mode == "rb" else "writable", lambda: True)():
+        raise ArgumentError(at_user_line(f"{what}: the file is not open to {method}. Open it with open(path, {mode!r}),"
+                                         " or pass the path"))
+    return file

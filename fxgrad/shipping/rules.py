@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,11 +10,13 @@ from fxgrad.errors import FxgradError, ProgramSyntaxError, UnsupportedError
 from fxgrad.extend import (
     Aval,
     Equation,
+    Interpreter,
     Primitive,
     Program,
     Zero,
     apply,
     aval_of,
+    bind_equation,
     has_tangent,
     inner_first,
     instantiate_zeros,
@@ -44,8 +47,9 @@ class RecordedJvp:
         half = len(results) // 2
         return results[:half], results[half:]
 
-    def require_fit(self, function: Program) -> None:
-        """Raise `ProgramSyntaxError` unless the program has the types of a rule of `function`."""
+    def require_fit_of(self, equation: Equation) -> None:
+        """Raise `ProgramSyntaxError` unless the program has the types of a rule of the operation."""
+        function = equation.params["program"]
         moving = [aval for aval in function.in_avals[self.captured:] if has_tangent(aval)]
         _require_types(self.name, self.program, [*function.in_avals, *moving], [*function.out_avals] * 2)
 
@@ -53,48 +57,91 @@ class RecordedJvp:
         return f"<{self.name}>"
 
 
-class RecordedVjp:
+class RecordedTangent:
+    """The rule of the tangents of a `custom_vjp` operation, `custom_vjp_tangent`, whose transpose is the backward pass.
+
+    `backward_program` takes residuals and the cotangents of those outputs that have one, and returns cotangents of the
+    primals that are `reached`. If the rule gives tangents, `tangents_program` takes residuals and the tangents of those
+    primals that have one, and returns tangents of the outputs. As above, the programs are set later.
+    """
+
+    backward_program: Program
+    tangents_program: Program | None = None
+    reached: tuple[bool, ...]
+
+    def __init__(self, name: str, captured: int) -> None:
+        self.name, self.captured = name, captured
+
+    def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:  # noqa: ARG002
+        """Return a cotangent for every primal; None where it is zero."""
+        found = iter(apply(self.backward_program, [*residuals, *_differentiable(cotangents)]))
+        return [next(found) if reached else None for reached in self.reached]
+
+    @property
+    def gives_tangents(self) -> bool:
+        """Whether the rule has a program of tangents."""
+        return self.tangents_program is not None
+
+    def tangents(self, structure: Any, residuals: Flat, tangents: Flat) -> list[Any]:  # noqa: ARG002
+        """Return the tangents of the outputs."""
+        assert self.tangents_program is not None
+        return apply(self.tangents_program, [*residuals, *_differentiable(tangents[self.captured:])])
+
+    def require_fit(self, residuals: Sequence[Aval], takes: Sequence[Aval], returns: Sequence[Aval]) -> None:
+        """Raise `ProgramSyntaxError` unless the programs have the types of a rule of a function of these types."""
+        if len(self.reached) != len(takes):
+            raise ProgramSyntaxError(f"the rule of {self.name} has another number of arguments")
+        arriving = [aval for aval in returns if has_tangent(aval)]
+        leaving = [*itertools.compress(takes, self.reached)]
+        _require_types(self.name, self.backward_program, [*residuals, *arriving], leaving)
+        if self.tangents_program is not None:
+            moving = [aval for aval in takes[self.captured:] if has_tangent(aval)]
+            _require_types(self.name, self.tangents_program, [*residuals, *moving], returns)
+
+    def require_fit_of(self, equation: Equation) -> None:
+        """Raise `ProgramSyntaxError` unless the programs have the types of a rule of the operation."""
+        params = equation.params
+        count = len(equation.inputs) - sum(params["moving"])
+        self.require_fit([atom.aval for atom in equation.inputs[:count]], params["in_avals"], params["out_avals"])
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+class RecordedVjp(RecordedTangent):
     """The rule of a `custom_vjp` operation with so many `outputs`.
 
-    `forward_program` takes primals, and returns outputs and residuals. `backward_program` takes residuals and the
-    cotangents of those outputs that have one, and returns cotangents of the primals that are `reached`. As above, the
-    programs are set later.
+    `forward_program` takes primals, and returns outputs and residuals.
     """
 
     forward_program: Program
-    backward_program: Program
-    reached: tuple[bool, ...]
 
     def __init__(self, name: str, captured: int, outputs: int) -> None:
-        self.name, self.captured, self.outputs = name, captured, outputs
+        super().__init__(name, captured)
+        self.outputs = outputs
 
     def forward(self, primals: Flat, moving: Sequence[bool]) -> tuple[list[Any], list[Any], Any]:  # noqa: ARG002
         """Return outputs, residuals, and None for their structure."""
         results = apply(self.forward_program, primals)
         return results[:self.outputs], results[self.outputs:], None
 
-    def backward(self, structure: Any, residuals: Flat, cotangents: Flat) -> list[Any]:  # noqa: ARG002
-        """Return a cotangent for every primal; None where it is zero."""
-        arriving = [instantiate_zeros(each) for each in cotangents if has_tangent(
-            each.aval if type(each) is Zero else aval_of(each))]
-        found = iter(apply(self.backward_program, [*residuals, *arriving]))
-        return [next(found) if reached else None for reached in self.reached]
-
-    def require_fit(self, function: Program) -> None:
-        """Raise `ProgramSyntaxError` unless the programs have the types of a rule of `function`."""
-        if len(self.reached) != len(function.in_avals) or self.outputs != len(function.out_avals):
-            raise ProgramSyntaxError(f"the rule of {self.name} has another number of arguments or results")
+    def require_fit_of(self, equation: Equation) -> None:
+        """Raise `ProgramSyntaxError` unless the programs have the types of a rule of the operation."""
+        function = equation.params["program"]
+        if self.outputs != len(function.out_avals):
+            raise ProgramSyntaxError(f"the rule of {self.name} has another number of results")
         residuals = self.forward_program.out_avals[self.outputs:]
         _require_types(self.name, self.forward_program, function.in_avals, [*function.out_avals, *residuals])
-        arriving = [aval for aval in function.out_avals if has_tangent(aval)]
-        leaving = [aval for aval, reached in zip(function.in_avals, self.reached, strict=True) if reached]
-        _require_types(self.name, self.backward_program, [*residuals, *arriving], leaving)
-
-    def __repr__(self) -> str:
-        return f"<{self.name}>"
+        self.require_fit(residuals, function.in_avals, function.out_avals)
 
 
-RecordedRule = RecordedJvp | RecordedVjp
+RecordedRule = RecordedJvp | RecordedTangent
+
+
+def _differentiable(tangents: Flat) -> list[Any]:
+    """Return the tangents, or cotangents, of values that have one; zeros as arrays."""
+    return [instantiate_zeros(each) for each in tangents if has_tangent(
+        each.aval if type(each) is Zero else aval_of(each))]
 
 
 def _require_types(name: str, program: Program, takes: Sequence[Aval], returns: Sequence[Aval]) -> None:
@@ -109,10 +156,18 @@ def _require_types(name: str, program: Program, takes: Sequence[Aval], returns: 
 
 
 def user_rule(equation: Equation) -> Any:
-    """Return the rule of a `custom_jvp` or `custom_vjp` operation that is Python code, or was; None for others."""
+    """Return the rule of a custom function's operation, or its tangents', that is Python code, or was; or else None."""
     rule = equation.params.get("rule")
     # A rule of the library's own is a tuple, which files hold by name.
-    return None if equation.primitive not in _RECORDERS or isinstance(rule, tuple) else rule
+    return None if equation.primitive not in _KINDS or isinstance(rule, tuple) else rule
+
+
+def rule_key(equation: Equation) -> Any:
+    """Return a key equal only for operations whose `user_rule` is stored once."""
+    if _KINDS[equation.primitive] is not RecordedTangent:
+        return equation.params["rule"]
+    # One rule has tangents of several kinds: with other residuals, or of other arguments.
+    return *equation.params.items(), *(atom.aval for atom in equation.inputs)
 
 
 def record_rule(equation: Equation) -> RecordedRule:
@@ -120,11 +175,11 @@ def record_rule(equation: Equation) -> RecordedRule:
 
     Raises `UnsupportedError` if the rule cannot be recorded for these types, as one that branches on values.
     """
-    rule = equation.params["rule"]
-    if isinstance(rule, RecordedRule):
+    rule, kind = equation.params["rule"], _KINDS[equation.primitive]
+    if type(rule) is kind:
         return rule
     try:
-        return _RECORDERS[equation.primitive](rule, equation.params["program"])
+        return _RECORDERS[kind](rule, equation)
     except FxgradError as error:
         raise UnsupportedError(
             f"save: the derivative of {rule.name} is Python code that cannot be recorded without values, and a file "
@@ -137,7 +192,8 @@ def _record(function: Callable[..., Sequence[Any]], avals: Sequence[Aval], rule:
     return traced.program.replace(constants=traced.captured)
 
 
-def _record_jvp(rule: Any, function: Program) -> RecordedJvp:
+def _record_jvp(rule: Any, equation: Equation) -> RecordedJvp:
+    function = equation.params["program"]
     avals, captured = function.in_avals, getattr(rule, "captured", 0)
     marks = [place >= captured and has_tangent(aval) for place, aval in enumerate(avals)]
 
@@ -151,7 +207,8 @@ def _record_jvp(rule: Any, function: Program) -> RecordedJvp:
     return recorded
 
 
-def _record_vjp(rule: Any, function: Program) -> RecordedVjp:
+def _record_vjp(rule: Any, equation: Equation) -> RecordedVjp:
+    function = equation.params["program"]
     avals, captured = function.in_avals, getattr(rule, "captured", 0)
     moving = tuple(place >= captured and has_tangent(aval) for place, aval in enumerate(avals))
     structures: list[Any] = []
@@ -162,37 +219,89 @@ def _record_vjp(rule: Any, function: Program) -> RecordedVjp:
         return [*outputs, *residuals]
     recorded = RecordedVjp(rule.name, captured, len(function.out_avals))
     recorded.forward_program = _record(forward, avals, rule)
-    residuals = recorded.forward_program.out_avals[recorded.outputs:]
-    reached: list[bool] = []
-
-    def backward(*values: Any) -> list[Any]:
-        arriving = iter(values[len(residuals):])
-        cotangents = [next(arriving) if has_tangent(aval) else Zero(aval) for aval in function.out_avals]
-        found = rule.backward(structures[-1], values[:len(residuals)], cotangents)
-        reached[:] = [each is not None and type(each) is not Zero for each in found]
-        return [each for each, reaches in zip(found, reached, strict=True) if reaches]
-    recorded.backward_program = _record(backward, [*residuals, *(
-        aval.strong() for aval in function.out_avals if has_tangent(aval))], rule)
-    recorded.reached = tuple(reached)
+    _record_backward(recorded, rule, structures[-1], recorded.forward_program.out_avals[recorded.outputs:], avals,
+                     function.out_avals)
     return recorded
 
 
-_RECORDERS: dict[Primitive, Callable[[Any, Program], RecordedRule]] = {
-    primitives["custom_jvp"]: _record_jvp, primitives["custom_vjp"]: _record_vjp}
+def _record_tangent(rule: Any, equation: Equation) -> RecordedTangent:
+    params = equation.params
+    count = len(equation.inputs) - sum(params["moving"])
+    recorded = RecordedTangent(rule.name, getattr(rule, "captured", 0))
+    _record_backward(recorded, rule, params["structure"], [atom.aval for atom in equation.inputs[:count]],
+                     params["in_avals"], params["out_avals"])
+    return recorded
+
+
+def _record_backward(recorded: RecordedTangent, rule: Any, structure: Any, residuals: Sequence[Aval],
+                     takes: Sequence[Aval], returns: Sequence[Aval]) -> None:
+    """Set the programs of `recorded` that take residuals, for a function of these types."""
+    count = len(residuals)
+    reached: list[bool] = []
+
+    def backward(*values: Any) -> list[Any]:
+        arriving = iter(values[count:])
+        cotangents = [next(arriving) if has_tangent(aval) else Zero(aval) for aval in returns]
+        found = rule.backward(structure, values[:count], cotangents)
+        reached[:] = [each is not None and type(each) is not Zero for each in found]
+        return [*itertools.compress(found, reached)]
+
+    def tangents(*values: Any) -> list[Any]:
+        arriving = iter(values[count:])
+        return [*map(instantiate_zeros, rule.tangents(structure, values[:count], [
+            next(arriving) if moves else Zero(aval) for aval, moves in zip(takes, moving, strict=True)]))]
+
+    recorded.backward_program = _record(
+        backward, [*residuals, *(aval.strong() for aval in returns if has_tangent(aval))], rule)
+    recorded.reached = tuple(reached)
+    if getattr(rule, "gives_tangents", False):
+        moving = [place >= recorded.captured and has_tangent(aval) for place, aval in enumerate(takes)]
+        given = [*residuals, *(aval.strong() for aval in itertools.compress(takes, moving))]
+        program = _record(tangents, given, rule)
+        recorded.tangents_program = _record(lambda *values: _WithoutTangents().run(program, values), given, rule)
+
+
+class _WithoutTangents(Interpreter):
+    """Evaluates functions whose rules give tangents by their own equations.
+
+    The tangents of such a function may apply another one, whose tangents apply another one, and so on for ever: in a
+    file the derivatives of tangents are those of the equations.
+    """
+
+    def equation(self, equation: Equation, inputs: list[Any]) -> Sequence[Any]:
+        """Apply the function of such a rule, or the operation itself."""
+        if "program" in equation.params and getattr(user_rule(equation), "gives_tangents", False):
+            return self.run(equation.params["program"], inputs)
+        return bind_equation(equation, inputs)
+
+
+_KINDS: dict[Primitive, type[RecordedRule]] = {
+    primitives["custom_jvp"]: RecordedJvp, primitives["custom_vjp"]: RecordedVjp,
+    primitives["custom_vjp_tangent"]: RecordedTangent}
+_RECORDERS: dict[type[RecordedRule], Callable[[Any, Equation], RecordedRule]] = {
+    RecordedJvp: _record_jvp, RecordedVjp: _record_vjp, RecordedTangent: _record_tangent}
 
 
 # --- in files ---------------------------------------------------------------------------------------------------------
 
 
-_PROGRAMS = {RecordedJvp: ("program",), RecordedVjp: ("forward_program", "backward_program")}
+_PROGRAMS = {RecordedJvp: ("program",), RecordedVjp: ("forward_program", "backward_program", "tangents_program"),
+             RecordedTangent: ("backward_program", "tangents_program")}
+_OPTIONAL = {"tangents_program"}
+
+
+def _programs_of(rule: RecordedRule) -> list[tuple[str, Program]]:
+    return [(name, found) for name in _PROGRAMS[type(rule)] if (found := getattr(rule, name)) is not None]
 
 
 def rule_to_json(rule: RecordedRule, program: Callable[[Program], Any]) -> dict[str, Any]:
     """Return the JSON form of a rule; `program` makes that of a program."""
     form: dict[str, Any] = {"kind": type(rule).__name__, "name": rule.name, "captured": rule.captured}
     if isinstance(rule, RecordedVjp):
-        form |= {"outputs": rule.outputs, "reached": [*rule.reached]}
-    return {**form, **{name: program(getattr(rule, name)) for name in _PROGRAMS[type(rule)]}}
+        form["outputs"] = rule.outputs
+    if isinstance(rule, RecordedTangent):
+        form["reached"] = [*rule.reached]
+    return {**form, **{name: program(each) for name, each in _programs_of(rule)}}
 
 
 def rule_from_json(form: Any, where: str) -> RecordedRule:
@@ -208,9 +317,10 @@ def rule_from_json(form: Any, where: str) -> RecordedRule:
     kind, name, captured = field("kind", str), field("name", str), field("captured", int)
     if kind == "RecordedJvp":
         return RecordedJvp(name, captured)
-    if kind != "RecordedVjp":
+    if kind not in ("RecordedVjp", "RecordedTangent"):
         raise ProgramSyntaxError(f"{where}.kind: there is no kind {kind!r} of rules")
-    rule = RecordedVjp(name, captured, field("outputs", int))
+    rule = RecordedVjp(name, captured, field("outputs", int)) if kind == "RecordedVjp" else RecordedTangent(
+        name, captured)
     rule.reached = tuple([each is True for each in field("reached", list)])
     return rule
 
@@ -218,16 +328,17 @@ def rule_from_json(form: Any, where: str) -> RecordedRule:
 def read_rule_programs(rule: RecordedRule, form: dict[str, Any], program: Callable[[Any], Program]) -> None:
     """Set the programs of a rule from its JSON form; `program` reads one."""
     for name in _PROGRAMS[type(rule)]:
-        setattr(rule, name, program(form.get(name)))
+        if name in form or name not in _OPTIONAL:
+            setattr(rule, name, program(form.get(name)))
 
 
 def require_fitting_rules(main: Program, rules: Sequence[RecordedRule]) -> None:
     """Raise `ProgramSyntaxError` for a rule, in `main` or in programs of rules, of other types than its function."""
-    outer = [main, *(getattr(rule, name) for rule in rules for name in _PROGRAMS[type(rule)])]
+    outer = [main, *(found for rule in rules for _, found in _programs_of(rule))]
     for equation in (each for program in outer for inner in inner_first(program) for each in inner.equations):
         rule = user_rule(equation)
         if rule is None:
             continue
-        if (_RECORDERS[equation.primitive] is _record_jvp) is not isinstance(rule, RecordedJvp):
+        if type(rule) is not _KINDS[equation.primitive]:
             raise ProgramSyntaxError(f"the rule of {getattr(rule, 'name', rule)} is none of {equation.primitive.name}")
-        rule.require_fit(equation.params["program"])
+        rule.require_fit_of(equation)

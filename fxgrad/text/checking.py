@@ -43,7 +43,7 @@ def text_features(program: Program) -> Iterator[int]:
     by the number of uses of each. Sizes, widths of dtypes and numbers are left out, as tests record the same formulas
     in all of them.
     """
-    for inner in _programs_within(program):
+    for inner in _programs_within(program, unchecked=True):
         makers: dict[int, Any] = {id(each): place < inner.captured for place, each in enumerate(inner.inputs)}
         uses = Counter(id(atom) for equation in inner.equations for atom in equation.inputs)
         uses.update(map(id, inner.outputs))
@@ -86,15 +86,15 @@ def check_text(program: Program) -> None:
     assert same, f"the text of a program gives back another one; this is a bug in fxgrad\n{text}"
 
 
-def _programs_within(program: Program) -> Iterator[Program]:
-    """Yield `program` and all programs in it, each once."""
+def _programs_within(program: Program, unchecked: bool = False) -> Iterator[Program]:
+    """Yield `program` and all programs in it, each once; with `unchecked`, none in it whose text was checked."""
     found = {id(program): program}
     pending = [program]
     for each in pending:
         yield each
         for equation in each.equations:
             for inner in equation.programs:
-                if id(inner) not in found:
+                if id(inner) not in found and not (unchecked and _CHECKED.of(inner)):
                     found[id(inner)] = inner
                     pending.append(inner)
 

@@ -89,7 +89,11 @@ class _JsonWriter:
 
     def _equation(self, equation: Equation, names: dict[Variable, str]) -> dict[str, Any]:
         number = None if self._rule is None else self._rule(equation)
-        params = equation.params if number is None else {**equation.params, "rule": _Rule(number)}
+        params = equation.params
+        if number is not None:
+            params = {**params, "rule": _Rule(number)}
+            if "structure" in params:  # which rules that are Python code need
+                params["structure"] = None
         return {
             "primitive": equation.primitive.name,
             "inputs": [_atom_json(names, atom) for atom in equation.inputs],
@@ -138,9 +142,10 @@ class _JsonWriter:
     def _refuse(self, name: str, key: str, equation: Equation) -> UnsupportedError:
         source = equation.source
         line = "" if source is None else f"\n  at {self._sources.comment(source)} (in {source.code.co_name})"
+        what, form = ("to_json", "JSON") if self._rule is None else ("save", "a file")
         return UnsupportedError(
-            f"to_json: the parameter {key} of {equation.primitive} is a Python object ({name}), which "
-            "JSON does not hold; numbers, strings, dtypes, types, programs, and tuples of them have a form. Leave the "
+            f"{what}: the parameter {key} of {equation.primitive} is a Python object ({name}), which {form} does not "
+            "hold; numbers, strings, dtypes, types, programs, and tuples of them have a form. Leave the "
             f"operation out of the function, or write pickle.dumps(program), which holds every object that pickle takes"
             f"{line}")
 
@@ -166,16 +171,16 @@ def _atom_json(names: dict[Variable, str], atom: Atom) -> Any:
     return names[atom]
 
 
-def require_untraced(value: Any) -> Any:
-    """Return a constant as a NumPy array; raise `UnsupportedError` for a traced one."""
+def require_untraced(value: Any, what: str) -> Any:
+    """Return a constant as a NumPy array; raise `UnsupportedError` for a traced one, for the function `what`."""
     if isinstance(value, Tracer):
-        raise UnsupportedError("to_json: a constant of the program is a traced array, which has no elements yet. "
+        raise UnsupportedError(f"{what}: a constant of the program is a traced array, which has no elements yet. "
                                "Write the program outside of the transformation that traces it")
     return np.asarray(value)
 
 
 def _array_json(value: Any) -> dict[str, Any]:
-    array = require_untraced(value)
+    array = require_untraced(value, "to_json")
     data = array.astype(array.dtype.newbyteorder("<")).tobytes()
     return {"dtype": dtypes.short_name(array.dtype), "shape": [int(extent) for extent in array.shape],
             "base64": base64.b64encode(data).decode()}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
-from fxgrad.extend import Primitive, Program, primitives
+from fxgrad.errors import ArgumentError, FxgradError, ProgramError, ProgramSyntaxError
+from fxgrad.extend import Primitive, Program, at_user_line, primitives
 from fxgrad.extend.analyses import check_program
 from fxgrad.text.compact_parser import CompactBuilder
 from fxgrad.text.compact_reader import CompactReader, is_compact
@@ -27,9 +27,13 @@ def parse(text: str, primitives: Iterable[Primitive] = (), classes: Iterable[typ
     >>> program(np.ones(3, np.float32))
     array([2., 2., 2.], dtype=float32)
 
-    Raises `ProgramSyntaxError` with line and column if the text does not follow the grammar or contains an unknown
-    name, and `ProgramError` with line and column if a type differs from the type that the operation gives.
+    Raises `ArgumentError` for anything but a text, `ProgramSyntaxError` with line and column if the text does not
+    follow the grammar or contains an unknown name, and `ProgramError` with line and column if a type differs from the
+    type that the operation gives.
     """
+    if not isinstance(text, str):
+        raise ArgumentError(at_user_line(f"parse takes the text of a program, got a {type(text).__name__}. Write "
+                                         "parse(str(program)); load reads files of save"))
     with refuse_excess():
         return _parse(text, primitives, classes)
 

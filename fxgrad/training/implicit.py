@@ -19,7 +19,7 @@ from fxgrad.engine.api.jacobians import jacobian
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import grad
 from fxgrad.engine.core.regions import dependent_outputs
-from fxgrad.engine.frontend.flat import trace_flat
+from fxgrad.engine.frontend.flat import leaf_aval, trace_flat
 from fxgrad.engine.frontend.operands import require_concrete
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import UNSHARED
@@ -62,10 +62,10 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
     that of the condition in `x` is a matrix that is singular up to rounding; from other matrices they have the error
     that any solution of the system has, rounding times the condition number. They raise `ArgumentError` where the
     condition depends on no argument, and on no traced value that it closes over. Raises `ArgumentError` unless one
-    condition is given and `x` has numbers, `TreeError` and `ShapeError` where it returns another container than `x` or
-    other shapes, and `DTypeError` where `x` has integers, or real numbers and the condition complex ones. The formula
-    is the implicit function theorem's, dx = -(dF/dx)^-1 (dF/da) da, with the conditions of Karush, Kuhn and Tucker for
-    constraints.
+    condition is given, as a function, `x` has numbers, and `argmin` returns one, `TreeError` and `ShapeError` where the
+    condition returns another container than `x` or other shapes, and `DTypeError` where `x` has integers, or real
+    numbers and the condition complex ones. The formula is the implicit function theorem's, dx = -(dF/dx)^-1 (dF/da) da,
+    with the conditions of Karush, Kuhn and Tucker for constraints.
 
     >>> import numpy as np, fxgrad
     >>> @fxgrad.implicit(root=lambda x, a: x ** 2 - a)
@@ -83,6 +83,12 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
         raise ArgumentError(at_user_line(
             f"implicit takes one condition, root, argmin or fixed_point, got {' and '.join(given) or 'none'}. Write "
             "@fxgrad.implicit(root=lambda x, a: ...)"))
+    for name, function in (*zip(CONDITIONS, (root, argmin, fixed_point), strict=True), ("equal", equal),
+                           ("at_most", at_most), ("solve", solve)):
+        if function is not None and not callable(function):
+            raise ArgumentError(at_user_line(
+                f"implicit takes functions as conditions, got a {type(function).__name__} as {name}. Write "
+                f"{name}=lambda {'matvec, b' if name == 'solve' else 'x, a'}: ..."))
     if argmin is None and (equal is not None or at_most is not None):
         raise ArgumentError(at_user_line(
             f"implicit: equal and at_most are constraints of argmin, and {given[0]} was given. Put the equations into "
@@ -138,7 +144,7 @@ class _Problem(NamedTuple):
         if self.root is not None:
             found = self.root(x, *args)
         elif self.fixed_point is not None:
-            found = tree.map(fnp.subtract, self.fixed_point(x, *args), x)
+            found = self.fixed_point(x, *args)
         else:
             found = grad(lambda x: self._objective(x, args))(x)
         solver, what = function_name(self.solver), f"the condition {self.kind} of {function_name(self.solver)}"
@@ -161,12 +167,21 @@ class _Problem(NamedTuple):
                 raise ShapeError(at_user_line(
                     f"implicit: {what} returns {given.strong()} for {name}, which is {expected.strong()}: as many "
                     "equations as unknowns are needed, in the same shape"))
+        if self.fixed_point is not None:
+            found = tree.map(fnp.subtract, found, x)
         # SciPy returns float64 for arguments of float32 too.
         return tree.map(lambda leaf, own: fnp.asarray(leaf, aval_of(own).dtype), found, x)
 
     def _objective(self, x: Any, args: tuple[Any, ...]) -> Any:
         assert self.argmin is not None
-        return self.argmin(x, *args)
+        found = self.argmin(x, *args)
+        aval = leaf_aval(found)
+        if aval is None or aval.shape:
+            raise ArgumentError(at_user_line(
+                f"implicit: the objective argmin of {function_name(self.solver)} returns "
+                f"{type(found).__name__ if aval is None else aval.strong()}, where a number is needed. Sum it, or pass "
+                "equations as root="))
+        return found
 
     def _constrained(self, x: Any, args: tuple[Any, ...]) -> Any:
         flat, rebuild = ravel_pytree(x)

@@ -11,12 +11,14 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.dtypes import finfo
+from fxgrad.engine.dtypes import finfo, float0, float32, is_complex, is_inexact
 from fxgrad.engine.frontend.flat import note_result
 from fxgrad.engine.frontend.operands import as_array_operand, shape_of
 from fxgrad.engine.ops.arithmetic import stop_gradient
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.pytorch_names import module_getattr
 from fxgrad.engine.tracebacks import hide_frames
+from fxgrad.engine.tracing.tracer import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, power
@@ -37,10 +39,62 @@ class Optimizer(NamedTuple):
     """`init(params)` gives the first state, `update(gradients, state, params)` the next parameters and state.
 
     Both are pure functions of containers of arrays, so they may be traced, jitted, scanned over and differentiated.
+    Parameters keep their dtypes. Those in half precision are updated in float32 and rounded once, and their state is
+    float32. Integers whose gradients are float0 (`grad(..., allow_int=True)`) stay as they are, with None as state.
+    `update` raises `ArgumentError` for gradients of another structure or shape than the parameters, for other gradients
+    of integers, and for complex gradients of real parameters.
     """
 
     init: Callable[[Parameters], Any]
     update: Callable[[Parameters, Any, Parameters], tuple[Parameters, Any]]
+
+
+def _optimizer(what: str, init: Callable[[Parameters], Any], step: Callable[..., tuple[Parameters, Any]]) -> Optimizer:
+    """Return the optimizer of a formula, which gets parameters and gradients of one dtype, of 32 bits at least."""
+    @_with_names
+    def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
+        _check_match(what, gradients, params)
+        wide = tree.map(_widen, params)
+        gradients = tree.map(lambda p, g, w: _as_parameter(what, p, g, w), params, gradients, wide)
+        moved, state = step(gradients, state, wide)
+        return tree.map(_narrow, params, moved), state
+
+    return Optimizer(lambda params: init(tree.map(_widen, params)), update)
+
+
+def _widen(parameter: Any) -> Any:
+    """Return a parameter, half precision in float32, and None for integers and bools."""
+    dtype = aval_of(parameter).dtype
+    if not is_inexact(dtype):
+        return None
+    return parameter if dtype.itemsize >= 4 else astype(parameter, float32)
+
+
+def _narrow(parameter: Any, moved: Any) -> Any:
+    """Return the next value of a parameter in its dtype."""
+    return parameter if moved is None else _cast_to(moved, parameter)
+
+
+def _as_parameter(what: str, parameter: Any, gradient: Any, wide: Any) -> Any:
+    """Return a gradient in the dtype of the widened parameter."""
+    if wide is None:
+        if getattr(gradient, "dtype", None) != float0:
+            raise ArgumentError(at_user_line(
+                f"{what}: a parameter has the dtype {aval_of(parameter).dtype}, and an update makes floats of it; give "
+                "it as floats, or leave it out. With gradients of grad(..., allow_int=True) it stays as it is"))
+        return None
+    needed, given = aval_of(wide), aval_of(gradient)
+    if given == needed:
+        return gradient
+    if given.shape != needed.shape:
+        raise ArgumentError(at_user_line(
+            f"{what}: a gradient has the shape {given.shape}, its parameter {needed.shape}; they must be the same. "
+            "fxgrad.grad gives them so"))
+    if is_complex(given.dtype) and not is_complex(needed.dtype):
+        raise ArgumentError(at_user_line(
+            f"{what}: a gradient is {given.dtype}, its parameter {aval_of(parameter).dtype}; they must both be complex "
+            "or real. fxgrad.grad gives them so"))
+    return _cast_to(gradient, wide)
 
 
 def _with_names(function: Callable[P, R]) -> Callable[P, R]:
@@ -83,9 +137,7 @@ def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_deca
     if nesterov and _is_zero(momentum):
         raise ArgumentError(at_user_line("sgd: nesterov=True needs a momentum, such as momentum=0.9"))
 
-    @_with_names
-    def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
-        _check_match("sgd", gradients, params)
+    def step(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
         gradients = _add_decay(gradients, params, weight_decay)
         if _is_zero(momentum):
             return tree.map(lambda p, g: p - _cast_to(rate, p) * g, params, gradients), None
@@ -93,8 +145,7 @@ def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_deca
         steps = tree.map(lambda g, v: g + _cast_to(momentum, v) * v, gradients, velocity) if nesterov else velocity
         return tree.map(lambda p, v: p - _cast_to(rate, p) * v, params, steps), velocity
 
-    return Optimizer((lambda _: None) if _is_zero(momentum) else (lambda params: tree.map(lambda p: 0 * p, params)),
-                     update)
+    return _optimizer("sgd", (lambda _: None) if _is_zero(momentum) else _zeros, step)
 
 
 @hide_frames
@@ -137,11 +188,9 @@ def _adam(what: str, rate: Any, beta1: float, beta2: float, epsilon: float, weig
     _check(what, rate=rate, beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
 
     def init(params: Parameters) -> Moments:
-        return Moments(0, tree.map(lambda p: 0 * p, params), _no_squares(params))
+        return Moments(0, _zeros(params), _no_squares(params))
 
-    @_with_names
-    def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
-        _check_match(what, gradients, params)
+    def step(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
         if not decoupled:
             gradients = _add_decay(gradients, params, weight_decay)
         count = state.count + 1
@@ -150,14 +199,14 @@ def _adam(what: str, rate: Any, beta1: float, beta2: float, epsilon: float, weig
         now = _rate_after(rate, state.count)
         shrink = 1 - now * weight_decay if decoupled else 1.0
 
-        def step(p: Any, m: Any, s: Any) -> Any:
+        def move(p: Any, m: Any, s: Any) -> Any:
             m, s = m / _cast_to(_bias_correction(beta1, count, s), m), s / _cast_to(_bias_correction(beta2, count, s),
                                                                                     s)
             return _cast_to(shrink, p) * p - _cast_to(now, p) * m / (s ** _cast_to(0.5, s) + _cast_to(epsilon, s))
 
-        return tree.map(step, params, first, second), Moments(count, first, second)
+        return tree.map(move, params, first, second), Moments(count, first, second)
 
-    return Optimizer(init, update)
+    return _optimizer(what, init, step)
 
 
 def _schedule(make: Callable[[Any], Optimizer], rate: Callable[[Any], Any]) -> Optimizer:
@@ -193,6 +242,10 @@ def _square(gradient: Any) -> Any:
     return gradient.real * gradient.real + gradient.imag * gradient.imag
 
 
+def _zeros(params: Parameters) -> Parameters:
+    return tree.map(lambda p: 0 * p, params)
+
+
 def _no_squares(params: Parameters) -> Parameters:
     return tree.map(lambda p: 0 * (p.real if iscomplexobj(p) else p), params)
 
@@ -213,12 +266,11 @@ def _bias_correction(beta: float, count: Any, parameter: Any) -> Any:
 
 
 def _cast_to(number: Any, array: Any) -> Any:
-    """Return a number in the dtype of an array, so that it does not change that dtype; unchanged for Python numbers."""
-    if not hasattr(array, "dtype"):
-        return number
+    """Return a number in the dtype of an array, and as weak, so that it changes neither."""
+    aval = aval_of(array)
     if isinstance(number, int | float):
-        return array.dtype.type(number)
-    return astype(number, array.dtype)
+        return number if aval.weak else aval.dtype.type(number)
+    return convert(as_array_operand(number), aval.dtype, aval.weak)
 
 
 @hide_frames
@@ -236,15 +288,13 @@ def rmsprop(rate: Any = 1e-2, decay: float = 0.99, epsilon: float = 1e-8) -> Opt
     """
     _check("rmsprop", rate=rate, decay=decay, epsilon=epsilon)
 
-    @_with_names
-    def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
-        _check_match("rmsprop", gradients, params)
+    def step(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
         second, now = _averages(decay, state.second, tree.map(_square, gradients)), _rate_after(rate, state.count)
         params = tree.map(lambda p, g, s: p - _cast_to(now, p) * g / (s ** _cast_to(0.5, s) + _cast_to(epsilon, s)),
                           params, gradients, second)
         return params, Moments(state.count + 1, None, second)
 
-    return Optimizer(lambda params: Moments(0, None, _no_squares(params)), update)
+    return _optimizer("rmsprop", lambda params: Moments(0, None, _no_squares(params)), step)
 
 
 @hide_frames
@@ -262,14 +312,12 @@ def lion(rate: Any = 1e-4, beta1: float = 0.9, beta2: float = 0.99, *, weight_de
     """
     _check("lion", rate=rate, beta1=beta1, beta2=beta2, weight_decay=weight_decay)
 
-    @_with_names
-    def update(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
-        _check_match("lion", gradients, params)
+    def step(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
         now, mixed = _rate_after(rate, state.count), _averages(beta1, state.first, gradients)
         params = tree.map(lambda p, c: p - _cast_to(now, p) * (sign(c) + _cast_to(weight_decay, p) * p), params, mixed)
         return params, Moments(state.count + 1, _averages(beta2, state.first, gradients), None)
 
-    return Optimizer(lambda params: Moments(0, tree.map(lambda p: 0 * p, params), None), update)
+    return _optimizer("lion", lambda params: Moments(0, _zeros(params), None), step)
 
 
 @hide_frames
@@ -279,21 +327,24 @@ def clip_by_global_norm(gradients: Parameters, limit: Any) -> Parameters:
 
     No square overflows, and half precision is added up in float32; the gradients keep their dtypes. A NaN among them
     makes all NaN. Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks" (2013).
-    Raises `ArgumentError` for a negative limit.
+    An infinite limit changes nothing, and gradients of integers, of dtype float0, stay as they are. Raises
+    `ArgumentError` for a negative limit, and for gradients that are integers.
 
     >>> import fxgrad, numpy as np
     >>> fxgrad.optim.clip_by_global_norm([np.array([3.0]), np.array([4.0])], 1.0)
     [array([0.6]), array([0.8])]
     """
     _check("clip_by_global_norm", limit=limit)
-    arrays = [each for each in tree.leaves(gradients) if 0 not in shape_of(as_array_operand(each))]
+    arrays = [each for each in tree.leaves(gradients)
+              if _has_values("clip_by_global_norm", each) and 0 not in shape_of(each)]
     if not arrays:
         return gradients
     # 1 unless the norm is above the limit, or NaN.
     norm = _norm(arrays)
     factor = where(less_equal(norm, limit), 1.0, divide(limit, norm))
     # In the dtype of the gradient; half precision may not represent the factor.
-    return tree.map(lambda g: _cast_to(multiply(widen_half(as_array_operand(g)), factor), g), gradients)
+    return tree.map(lambda g: _cast_to(multiply(widen_half(as_array_operand(g)), factor), g) if _has_values(
+        "clip_by_global_norm", g) else g, gradients)
 
 
 @hide_frames
@@ -308,7 +359,7 @@ def clip_by_norm(gradients: Parameters, limit: Any) -> Parameters:
     [array([0.6, 0.8]), array([0.5])]
     """
     _check("clip_by_norm", limit=limit)
-    return tree.map(lambda g: clip_by_global_norm(g, limit), gradients)
+    return tree.map(lambda g: clip_by_global_norm(g, limit) if _has_values("clip_by_norm", g) else g, gradients)
 
 
 @hide_frames
@@ -323,7 +374,18 @@ def clip(gradients: Parameters, limit: Any) -> Parameters:
     {'w': array([-1. ,  0.5])}
     """
     _check("clip", limit=limit)
-    return tree.map(lambda g: clip_array(g, _cast_to(-limit, g), _cast_to(limit, g)), gradients)
+    return tree.map(lambda g: clip_array(g, _cast_to(-limit, g), _cast_to(limit, g)) if _has_values("clip", g) else g,
+                    gradients)
+
+
+def _has_values(what: str, gradient: Any) -> bool:
+    """Return False for dtype float0; raise an error for integers and bools."""
+    if getattr(gradient, "dtype", None) == float0:
+        return False
+    dtype = aval_of(gradient).dtype
+    if not is_inexact(dtype):
+        raise ArgumentError(at_user_line(f"{what}: a gradient has the dtype {dtype}, where floats are needed"))
+    return True
 
 
 def _norm(arrays: Sequence[Any]) -> Any:
@@ -356,11 +418,14 @@ def _plain_norm(arrays: Sequence[Any]) -> Any:
 def linear_schedule(first: float, last: float, steps: int) -> Callable[[Any], Any]:
     """Return the rate as a function of the number of updates: linear from `first` to `last` over `steps`, then `last`.
 
+    Raises `ArgumentError` for less than one step, as the other schedules do.
+
     >>> import fxgrad
     >>> rate = fxgrad.optim.linear_schedule(1.0, 0.0, 4)
     >>> [float(rate(count)) for count in (0, 1, 4, 9)]
     [1.0, 0.75, 0.0, 0.0]
     """
+    _check_steps("linear_schedule", steps)
     return lambda count: first + (last - first) * _progress(count, steps)
 
 
@@ -372,19 +437,23 @@ def exponential_decay(first: float, steps: int, factor: float) -> Callable[[Any]
     >>> [float(rate(count)) for count in (0, 1, 2)]
     [1.0, 0.5, 0.25]
     """
+    _check_steps("exponential_decay", steps)
     return lambda count: first * power(factor, divide(count, steps))
 
 
 def cosine_decay(first: float, steps: int, *, warmup: int = 0, last: float = 0.0) -> Callable[[Any], Any]:
     """Return the rate as a function of the update count: half a cosine from `first` to `last`, reached after `steps`.
 
-    In the first `warmup` of these steps the rate grows linearly from 0 to `first`. Loshchilov and Hutter, 2017.
+    In the first `warmup` of these steps, fewer than all, the rate grows linearly from 0 to `first`. Loshchilov and
+    Hutter, 2017.
 
     >>> import fxgrad
     >>> rate = fxgrad.optim.cosine_decay(1.0, 6, warmup=2)
     >>> [round(float(rate(count)), 4) for count in (0, 1, 2, 4, 6)]
     [0.0, 0.5, 1.0, 0.5, 0.0]
     """
+    _check_steps("cosine_decay", steps, warmup)
+
     def rate(count: Any) -> Any:
         fallen = 0.5 - 0.5 * cos(math.pi * _progress(count - warmup, steps - warmup))
         risen = first * _progress(count, warmup) if warmup else first
@@ -403,10 +472,18 @@ __getattr__ = module_getattr("fxgrad.optim")
 
 def _check(what: str, **settings: float) -> None:
     for name, value in settings.items():
-        most = 1.0 if name in ("beta1", "beta2") else float("inf")
-        if isinstance(value, int | float) and not 0 <= value < most:  # and neither traced nor a function of the count
+        most = 1.0 if name in ("beta1", "beta2", "decay") else math.inf
+        is_known = isinstance(value, int | float | np.number)  # neither traced nor a function of the count
+        if is_known and not (0 <= value < most or (name == "limit" and value == math.inf)):
             raise ArgumentError(at_user_line(
                 f"{what}: {name} is {value}, where a number from 0{' to below 1' if most == 1 else ' on'} is needed"))
+
+
+def _check_steps(what: str, steps: int, warmup: int = 0) -> None:
+    """Raise an error unless some of the steps come after the warmup; traced numbers are not looked at."""
+    if all(isinstance(number, int | float | np.number) for number in (steps, warmup)) and not 0 <= warmup < steps:
+        raise ArgumentError(at_user_line(
+            f"{what}: steps is {steps}, where a number over {warmup}{', the warmup,' if warmup else ''} is needed"))
 
 
 def _check_match(what: str, gradients: Parameters, params: Parameters) -> None:

@@ -103,6 +103,13 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(text_of(path))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _trees_are_dropped() -> Iterator[None]:
+    """Drop the trees with the last test: the garbage collector would go through two million objects ever after."""
+    yield
+    tree_of.cache_clear()
+
+
 @cache
 def imports(path: Path) -> list[Import]:
     calls = "import_module(" in text_of(path) or "__import__(" in text_of(path)

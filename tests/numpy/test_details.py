@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,8 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.errors import ArgumentError, ShapeError
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError
+from fxgrad.testing import check_grads
 
 
 @pytest.mark.parametrize("args", [([0, 2], [1, 3, 4]), ([0, 1],), ([2], [True, False, True], [0, 1])], ids=str)
@@ -124,6 +127,65 @@ def test_weighted_percentiles_without_nans() -> None:
         options = {"weights": weights, "method": "inverted_cdf"}
         assert fnp.nanpercentile(x, q, **options) == np.nanpercentile(x, q, **options)
         assert fnp.nanquantile(x, q / 100.0, **options) == np.nanpercentile(x, q, **options)
+
+
+def test_the_nearest_of_two_elements_is_numpys_under_its_names() -> None:
+    """NumPy takes the even one of two places that are equally near, jax the lower one."""
+    for size in (2, 4, 6, 12):
+        x = np.arange(size) + 0.25
+        for name, q in (("quantile", 0.5), ("percentile", 50.0), ("nanquantile", [0.5, 1.0]), ("nanpercentile", 50.0)):
+            def function(x: Any, name: str = name, q: Any = q) -> Any:
+                return getattr(np, name)(x, q, method="nearest")
+            expected = function(x)
+            np.testing.assert_array_equal(fxgrad.jit(function)(x), expected)
+            np.testing.assert_array_equal(fxgrad.vmap(function)(np.stack([x]))[0], expected)
+    assert fnp.quantile(np.arange(4.0), 0.5, method="nearest") == 1.0
+
+
+def test_edges_of_bins_that_do_not_increase_are_refused() -> None:
+    x = np.array([0.5, 1.5])
+    for call in (lambda: fnp.histogram(x, [2.0, 1.0, 0.0]),
+                 lambda: fxgrad.jit(lambda x: np.histogram(x, [0.0, 2.0, 1.0]))(x),
+                 lambda: fnp.histogram2d(x, x, [[0.0, 1.0], [2.0, 1.0]]),
+                 lambda: fnp.histogram(x, [0.0, np.nan, 1.0])):
+        with pytest.raises(ArgumentError, match=r"^histogram: bins must increase, got \[") as caught:
+            call()
+    assert str(caught.value).split("\n")[0] == "histogram: bins must increase, got [0.0, nan, 1.0]"
+    np.testing.assert_array_equal(fnp.histogram(x, [0.0, 1.0, 1.0, 2.0])[0], [1.0, 0.0, 1.0])
+
+
+def test_slopes_at_the_ends_by_parabolas() -> None:
+    x = np.array([[1.0, 2.5, 2.0, 5.0], [0.5, 0.25, 3.0, 1.0], [2.0, 1.5, 1.0, 4.0]])
+    places = np.array([0.0, 1.0, 1.5, 4.0])
+    functions: list[Any] = [
+        lambda xp, x: xp.gradient(x, edge_order=2)[0], lambda xp, x: xp.gradient(x, edge_order=2)[1],
+        lambda xp, x: xp.gradient(x, 0.5, axis=1, edge_order=2),
+        lambda xp, x: xp.gradient(x, places, axis=1, edge_order=2),
+        lambda xp, x: xp.gradient(x, places[:3], axis=0, edge_order=2),
+        lambda xp, x: xp.gradient(x[:, 0] * 4, edge_order=2)]
+    for function in functions:
+        for way in (functools.partial(function, fnp), fxgrad.jit(functools.partial(function, np))):
+            np.testing.assert_allclose(way(x), function(np, x), rtol=1e-13)
+            np.testing.assert_allclose(way(x.astype("f4")), function(np, x.astype("f4")), rtol=1e-6)
+        check_grads(functools.partial(function, fnp), (x,), order=1)
+    check_grads(lambda places: fnp.gradient(x, places, axis=1, edge_order=2), (places,), order=2)
+
+
+def test_medians_of_no_elements_are_nan() -> None:
+    functions: list[Any] = [lambda xp, x: xp.median(x), lambda xp, x: xp.nanmedian(x, axis=0),
+                            lambda xp, x: xp.median(x, axis=0, keepdims=True)]
+    for function in functions:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected = function(np, np.zeros((0, 3)))
+        for way in (functools.partial(function, fnp), fxgrad.jit(functools.partial(function, fnp)),
+                    fxgrad.jit(functools.partial(function, np))):
+            found = way(np.zeros((0, 3)))
+            assert found.dtype == np.float64
+            np.testing.assert_array_equal(found, expected)
+    assert np.isnan(fnp.nanquantile(np.zeros((0, 3)), [0.25, 0.5], axis=0)).tolist() == [[True] * 3] * 2
+    with pytest.raises(DTypeError, match=r"^median: not defined for complex numbers"):
+        fnp.median(np.array([1j]))
 
 
 def test_antiderivatives_of_a_high_order() -> None:

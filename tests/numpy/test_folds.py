@@ -43,8 +43,6 @@ def methods(name: str) -> dict[str, Callable[[Any, Any], Any]]:
 @pytest.mark.parametrize(("name", "x"), CASES)
 def test_methods_are_those_of_numpy(name: str, x: Any) -> None:
     for method, call in methods(name).items():
-        if "initial" in method and name.startswith("logical"):
-            continue  # whose initial value NumPy takes for a bool, before it combines
         expected = call(np, x)
         for result in (fxgrad.jit(lambda x, call=call: call(np, x))(x), call(fnp, x),
                        fxgrad.vmap(lambda x, call=call: call(np, x), in_axes=2, out_axes=-1)(x[..., None])[..., 0]):
@@ -96,9 +94,40 @@ def test_nothing_and_one_element() -> None:
     assert float(fnp.hypot.reduce(np.array([2.0]))) == 2.0
     assert float(fnp.hypot.reduce(np.zeros(0), initial=3.0)) == 3.0
     assert fnp.maximum.reduceat(np.ones(3), np.zeros(0, int)).shape == (0,)
-    with pytest.raises(ShapeError, match=r"hypot\.reduce: an array of shape \(0,\) has no elements along axis 0, and "
-                       r"there is no hypot of none; give initial="):
-        fnp.hypot.reduce(np.zeros(0))
+    with pytest.raises(ShapeError, match=r"copysign\.reduce: an array of shape \(0,\) has no elements along axis 0, "
+                       r"and there is no copysign of none; give initial="):
+        fnp.copysign.reduce(np.zeros(0))
+
+
+@pytest.mark.parametrize(("name", "dtype"), [
+    ("hypot", "f4"), ("logaddexp", "f8"), ("logaddexp2", "f8"), ("logical_xor", "f8"), ("logical_and", "f8"),
+    ("bitwise_and", "u1"), ("bitwise_and", "i4"), ("bitwise_or", "i8"), ("bitwise_xor", "i8"), ("bitwise_and", "?")])
+def test_nothing_is_combined_to_the_identity_in_the_type_of_results(name: str, dtype: str) -> None:
+    x = np.zeros((0, 3), dtype)
+    for function in (lambda of, x: getattr(of, name).reduce(x), lambda of, x: getattr(of, name).accumulate(x),
+                     lambda of, x: getattr(of, name).reduce(x, keepdims=True)):
+        expected = function(np, x)
+        for way in (functools.partial(function, fnp), fxgrad.jit(functools.partial(function, fnp))):
+            found = way(x)
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_options_of_reductions_that_have_a_function_of_their_own() -> None:
+    functions: list[Any] = [
+        lambda of, x: of.maximum.reduce(x, dtype=np.float32), lambda of, x: of.minimum.reduce(x, axis=1, dtype="f4"),
+        lambda of, x: of.logical_and.reduce(x, axis=1, initial=False),
+        lambda of, x: of.logical_and.reduce(x > 1, axis=0, initial=True, where=x > 0.25, keepdims=True),
+        lambda of, x: of.logical_or.reduce(x > 9, axis=0, initial=2.0),
+        lambda of, x: of.logical_or.reduce(x, dtype=bool)]
+    for function in functions:
+        expected = function(np, X)
+        for way in (functools.partial(function, fnp), fxgrad.jit(functools.partial(function, np))):
+            found = way(X)
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ArgumentError, match=r"^logical_and\.reduce: dtype is float32; results are bools"):
+        fnp.logical_and.reduce(X, dtype=np.float32)
 
 
 def test_updates_at_indices_are_those_of_jax() -> None:

@@ -308,6 +308,13 @@ def test_a_nan_stays_a_nan(name: str, function: str) -> None:
     np.testing.assert_array_equal(np.isnan(found), [True, False])
 
 
+@pytest.mark.parametrize("function", ["cdf", "ppf"])
+def test_a_probability_that_is_a_nan_makes_a_nan(function: str) -> None:
+    ours = getattr(stats.bernoulli, function)
+    assert np.isnan(ours(np.array([0.0, 0.25, 1.0]), math.nan)).all()
+    assert np.isnan(ours(np.array([-1.0, 2.0]), math.nan)).all()
+
+
 def test_a_nan_in_a_vector_stays_a_nan() -> None:
     x = np.array([[np.nan, 0.5], [0.5, 0.5]])
     np.testing.assert_array_equal(np.isnan(stats.dirichlet.logpdf(x.T, np.array([1.0, 2.0]))), [True, False])

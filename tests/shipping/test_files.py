@@ -189,7 +189,8 @@ def constant_of(contents: dict[str, Any]) -> dict[str, Any]:
 HOSTILE: dict[str, tuple[Callable[[], io.BytesIO], str]] = {
     "no archive": (lambda: io.BytesIO(b"hello"), "this is no file of fxgrad.save: File is not a zip file"),
     "nothing": (lambda: io.BytesIO(), "this is no file of fxgrad.save: File is not a zip file"),
-    "no JSON": (lambda: changed(without="program.json"), "program.json: it is missing"),
+    "no JSON": (lambda: changed(without="program.json"),
+                "this is no file of fxgrad.save: it has no program.json, and has constants/0.npy"),
     "other JSON": (lambda: changed(lambda contents: [1]),
                    'this is no file of fxgrad.save: program.json is to have "format": "fxgrad file"'),
     "newer": (lambda: changed(lambda contents: contents | {"version": 2}),
@@ -359,9 +360,64 @@ def test_arguments_of_checks_that_have_no_form() -> None:
     with pytest.raises(fxgrad.errors.UnsupportedError) as raised:
         again(f, 1.0)
     assert re.sub(r":\d+ \(", ":LINE (", str(raised.value)) == (
-        "to_json: the parameter report of check is a Python object (Partial), which JSON does not hold; numbers, "
+        "save: the parameter report of check is a Python object (Partial), which a file does not hold; numbers, "
         "strings, dtypes, types, programs, and tuples of them have a form. Leave the operation out of the function, or "
         "write pickle.dumps(program), which holds every object that pickle takes\n  at test_files.py:LINE (in f)")
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    """Errors have the classes that Python's own functions raise for paths, and name the path that was given."""
+    path, folder = tmp_path / "model.fxgrad", tmp_path / "folder"
+    folder.mkdir()
+    path.write_bytes(b"abc")
+    missing = folder / "none" / "model.fxgrad"
+    cases: list[tuple[Any, type[OSError], str]] = [
+        (lambda: fxgrad.load(missing), FileNotFoundError, f"[Errno 2] load: there is no such file: '{missing}'"),
+        (lambda: fxgrad.load(folder), IsADirectoryError,
+         f"[Errno 21] load: this is a directory, where a file of save is needed: '{folder}'"),
+        (lambda: fxgrad.save(missing, np.sin, 1.0), FileNotFoundError,
+         f"[Errno 2] save: there is no such folder. Make it first: '{missing.parent}'"),
+        (lambda: fxgrad.save(str(folder), np.sin, 1.0), IsADirectoryError,
+         f"[Errno 21] save: this is a directory, where the path of a file is needed: '{folder}'")]
+    for call, kind, message in cases:
+        with pytest.raises(OSError, match=re.escape(message)) as raised:
+            call()
+        assert (type(raised.value), str(raised.value)) == (kind, message)
+    text_mode = "the file is open for text, and a program is bytes. Open it with open(path, '{}b'), or pass the path"
+    closed = "the file is not open to {}. Open it with open(path, '{}b'), or pass the path"
+    takes = "takes a path or an open binary file first, got a"
+    write = "Write save(path, f, *specs)"
+    with path.open() as text, path.open("rb") as readable, path.open("ab") as writable:
+        mistakes: list[tuple[Any, str]] = [
+            (lambda: fxgrad.load(text), f"load: {text_mode.format('r')}"),
+            (lambda: fxgrad.load(writable), f"load: {closed.format('read', 'r')}"),
+            (lambda: fxgrad.save(text, np.sin, 1.0), f"save: {text_mode.format('w')}"),
+            (lambda: fxgrad.save(readable, np.sin, 1.0), f"save: {closed.format('write', 'w')}"),
+            (lambda: fxgrad.load(b"abc"),
+             f"load {takes} bytes. Write load(path), or load(io.BytesIO(data)) for the bytes of a file"),
+            (lambda: fxgrad.load(np.sin), f"load {takes} ufunc. Write load(path)"),
+            (lambda: fxgrad.save(np.sin, path, 1.0), f"save {takes} ufunc. {write}"),
+            (lambda: fxgrad.save(path, np.sin(1.0)),
+             f"save takes a function or a program, got a float64. {write}, with the function f itself"),
+            (lambda: fxgrad.onnx.save(np.sin, path, 1.0),
+             f"onnx.save {takes} ufunc. Write onnx.save(path, f, *specs)")]
+        for call, message in mistakes:
+            with pytest.raises(fxgrad.errors.ArgumentError) as refused:
+                call()
+            assert str(refused.value).split("\n  at ")[0] == message
+    assert path.read_bytes() == b"abc"
+    assert [each.name for each in sorted(tmp_path.iterdir())] == ["folder", "model.fxgrad"]
+
+
+def test_loaded_programs_called_with_other_containers() -> None:
+    loaded = again(lambda p, x: p["w"] * x, {"w": X}, 2.0)
+    np.testing.assert_array_equal(loaded(X, 3.0), 3.0 * X)  # leaves by position
+    for given in [{"w": X}, [3.0]], [{"v": X}, 3.0], [X, {"w": 3.0}]:
+        with pytest.raises(fxgrad.errors.TreeError, match="was called with other arguments than it was traced for"):
+            loaded(*given)
 
 
 # --- rules of the library's own ---------------------------------------------------------------------------------------

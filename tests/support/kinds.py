@@ -15,12 +15,17 @@ NEIGHBOURHOODS = checking.text_features
 
 
 def kinds(program: Program) -> Iterator[int]:
-    """The operations of a program, each as a hash of its primitive, the kinds of its parameters, ranks and dtypes."""
-    for inner in checking._programs_within(program):
+    """The operations of a program, each as a hash of its primitive, the kinds of its parameters, ranks and dtypes.
+
+    Operations that hold programs have any number of operands, which are written alike: which kinds occur is what
+    tells one from another, and not at which places. Else nearly every loop were of a kind of its own.
+    """
+    for inner in checking._programs_within(program, unchecked=True):
         for equation in inner.equations:
+            gather = frozenset if equation.programs else tuple
             yield hash((equation.primitive,
-                        *((type(atom) is Variable, atom.aval.dtype.kind) for atom in equation.inputs),
-                        *((output.aval.ndim, output.aval.dtype.kind) for output in equation.outputs),
+                        gather((type(atom) is Variable, atom.aval.dtype.kind) for atom in equation.inputs),
+                        gather((output.aval.ndim, output.aval.dtype.kind) for output in equation.outputs),
                         *((name, checking._kind_of_value(value)) for name, value in equation.params.items())))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fxgrad.errors import ProgramError, ProgramSyntaxError
+from fxgrad.errors import ArgumentError, ProgramError, ProgramSyntaxError
 from fxgrad.text import parse, program_text
 from tests.support.show_programs import CLASSES, USER, with_constant
 
@@ -123,6 +123,14 @@ CASES = [
 @pytest.mark.parametrize(("text", "inside", "expected"), CASES)
 def test_messages(text: str, inside: str, expected: str) -> None:
     assert message(text.replace("...", inside, 1) if inside else text).splitlines()[0] == expected
+
+
+def test_what_is_no_text() -> None:
+    for given, name in ((b"program", "bytes"), (None, "NoneType"), (parse("program f() { return }"), "Program")):
+        with pytest.raises(ArgumentError) as caught:
+            parse(given)  # type: ignore[arg-type]
+        assert str(caught.value).split("\n")[0] == (
+            f"parse takes the text of a program, got a {name}. Write parse(str(program)); load reads files of save")
 
 
 def test_the_line_is_shown_with_a_mark() -> None:

@@ -321,3 +321,12 @@ def test_the_derivative_of_a_call_is_named() -> None:
 
         shown = program_text(fxgrad.make_program(fxgrad.grad(loss))(np.ones(3)), source=False)
         assert f"  d_z: f64[3] = {made}\n" in shown
+
+
+def test_provenance_is_that_of_the_outputs_of_its_own_equation() -> None:
+    """Not of equations that are derived of it: the derivative of a stack has several outputs, where that has one."""
+    def field(x: Any) -> Any:
+        return fxgrad.numpy.stack([x[0] * x[1], fxgrad.numpy.sin(x[2]) * x[0], x[1] ** 2])
+    program = make_program(fxgrad.divergence(field))(np.array([0.3, -0.7, 1.1]))
+    slope = grad(lambda x: program(x))(np.array([0.3, -0.7, 1.1]))  # checking prints the program of the gradient
+    np.testing.assert_allclose(slope, [0.0, 1.0, 0.0], atol=1e-15)

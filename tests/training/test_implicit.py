@@ -306,6 +306,19 @@ def pair_sum(x, a):
      "@fxgrad.implicit(root=lambda x, a: ...)"), lambda: implicit(root=square, argmin=square)),
     (ArgumentError, ("implicit: equal and at_most are constraints of argmin, and root was given. Put the equations "
      "into it"), lambda: implicit(root=square, equal=square)),
+    (ArgumentError, "implicit takes functions as conditions, got a int as root. Write root=lambda x, a: ...",
+     lambda: implicit(wrong, root=3)),
+    (ArgumentError, "implicit takes functions as conditions, got a str as solve. Write solve=lambda matvec, b: ...",
+     lambda: implicit(wrong, root=square, solve="cg")),
+    (ArgumentError, ("implicit: the objective argmin of wrong returns f64[3], where a number is needed. Sum it, or "
+     "pass equations as root="), lambda: implicit(wrong, argmin=lambda x, a: (x - a) ** 2)(np.ones(3))),
+    (ArgumentError, ("implicit: the objective argmin of wrong returns tuple, where a number is needed. Sum it, or pass "
+     "equations as root="), lambda: implicit(wrong, argmin=pair)(1.0)),
+    (TreeError, ("implicit: the condition fixed_point of wrong returns PyTreeDef({'y': *}), where a container like x "
+     "is needed, PyTreeDef(*)"), lambda: implicit(wrong, fixed_point=lambda x, a: {"y": a})(1.0)),
+    (ShapeError, ("implicit: the condition fixed_point of wrong returns f64[3,1] for x, which is f64[3]: as many "
+     "equations as unknowns are needed, in the same shape"),
+     lambda: implicit(wrong, fixed_point=lambda x, a: a[:, None])(np.ones(3))),
     (TreeError, ("implicit: the condition root of wrong returns PyTreeDef((*, *)), where a container like x is needed, "
      "PyTreeDef(*)"), lambda: implicit(wrong, root=pair)(1.0)),
     (ShapeError, ("implicit: the condition root of wrong returns f64[2] for x, which is f64[3]: as many equations as "

@@ -44,15 +44,21 @@ def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = 
     return traced_program
 
 
+_CALLS = {"save": "save(path, f, *specs)", "onnx.save": "onnx.save(path, f, *specs)"}
+"""How functions that do not return one are called."""
+
+
 def program_of(what: str, fun: Callable[..., Any] | Program, specs: Sequence[Any], kwargs: Mapping[str, Any],
                ) -> Program:
     """Return the program of `fun` for these types, or `fun` itself if it is a `Program`.
 
-    `what`, the caller, is named in messages. Raises `ArgumentError` for types beside a program, and `UnsupportedError`
-    for a program that is valid for one path only.
+    `what`, the caller, is named in messages. Raises `ArgumentError` for anything else and for types beside a program,
+    and `UnsupportedError` for a program that is valid for one path only.
     """
     if not isinstance(fun, Program):
-        transformation("make_program", fun)
+        if not callable(fun):
+            raise ArgumentError(at_user_line(f"{what} takes a function or a program, got a {type(fun).__name__}. Write "
+                                             f"{_CALLS.get(what, f'{what}(f)(x)')}, with the function f itself"))
         return trace_program("make_program", fun, (*specs,), {**kwargs}, follow=False)
     if specs or kwargs:
         raise ArgumentError(at_user_line(

@@ -550,8 +550,11 @@ def scipy_of(block: Block, data: Any, what: str) -> Any:
 def given_pattern(what: str, value: Any, shape: tuple[int, int]) -> Pattern:
     """Return the pattern that a caller gave as `sparse=`; raise `ArgumentError` for another shape."""
     if not isinstance(value, Pattern) and len(getattr(value, "shape", ())) != 2:
+        found = "hessian" if what == "hessian" else "jacobian"
+        hint = f". Write sparse=fxgrad.sparsity(f)(x).{found}" if isinstance(value, Sparsity) else ""
         raise ArgumentError(at_user_line(
-            f"{what}: sparse={value!r}; it must be True, False, a Pattern, or a matrix whose places are the pattern"))
+            f"{what}: sparse={value!r}; it must be True, False, a Pattern, or a matrix whose places are the pattern"
+            f"{hint}"))
     pattern = value if isinstance(value, Pattern) else pattern_of_matrix(
         value.todense() if hasattr(value, "todense") and isinstance(getattr(value, "data", None), jax.Array) else value)
     if pattern.shape != shape:

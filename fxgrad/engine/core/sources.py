@@ -142,7 +142,9 @@ class at_source:  # noqa: N801  (used as `with sources() as at: at(equation)`)
             source = equation.source
             if around and source is not None:
                 source = source.inside(around)
-            equation_source.set(source or outer if part is None or source is None else source.derived(part))
+            if source is not None and (part is not None or source.origins):  # the origins are of its own outputs
+                source = source.derived(part)
+            equation_source.set(source or outer)
         return at
 
     def __exit__(self, *_: object) -> None:

@@ -32,7 +32,6 @@ from fxgrad.engine.frontend.mismatches import ExpectedArguments
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.followed import FollowedTape
 from fxgrad.engine.tracing.trace import DISPLAY, SHARED, Mode, join_unchecked_vma, new_tape
-from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, TreeError, UnsupportedError
 
@@ -57,11 +56,9 @@ def call_program(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]
         outputs = _run_leaves(program, args)
         return outputs[0] if len(outputs) == 1 else outputs
     leaves, structure = tree.flatten((args, kwargs))
-    if structure != program.signature.in_tree:
-        if not kwargs and len(args) == expected == len(leaves):
-            leaves = list(args)
-        else:
-            raise TreeError(_mismatch_message(program, args, kwargs, program.signature.in_tree))
+    by_position = not kwargs and len(args) == expected and [*map(id, leaves)] == [*map(id, args)]
+    if structure != program.signature.in_tree and not by_position:
+        raise TreeError(_mismatch_message(program, args, kwargs, program.signature.in_tree))
     outputs = _run_leaves(program, leaves)
     return tree.unflatten(program.signature.out_tree, outputs) if program.signature.out_tree is not None else outputs
 
@@ -221,7 +218,7 @@ def _trace_with_tape(what: str, fun: Callable[..., Any], args: tuple[Any, ...], 
     tape = new_tape(join_unchecked_vma(avals), mode=DISPLAY, name=fun, input_names=lambda: names,
                     tape_class=FollowedTape)
     assert isinstance(tape, FollowedTape)
-    if follow and not any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct | Tracer) for leaf in leaves):
+    if follow and not any(isinstance(as_struct(leaf), tree.ShapeDtypeStruct) for leaf in leaves):
         tape.follow(leaves)
     leaves_out, out_tree = record_flat(tape, call, what, fun)
     # Equations computed to follow control flow stay in the program, with their effects, so that readers see them.

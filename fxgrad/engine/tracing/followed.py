@@ -38,6 +38,7 @@ class FollowedTape(Tape):
         """Return the value of `tracer`, and record the request; raise `ConcretizationError` if there are no values."""
         if self.closed or self._followed is None:
             return super().force(tracer, use)
-        value = np.asarray(self.run_prefix(self._followed)[tracer.variable])
+        found = self.run_prefix(self._followed)[tracer.variable]
+        value = found.tape.force(found, use) if type(found) is Tracer else np.asarray(found)
         self.asked = (*self.asked, Concretization(tracer.variable, value, user_line()))
         return value

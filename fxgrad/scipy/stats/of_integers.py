@@ -21,9 +21,9 @@ def _from_0_to_n(k: Any, n: Any, *_: Any) -> Any:
 
 bernoulli = discrete(
     "bernoulli", "p", lambda k, p: xlogy(k, p) + xlog1py(1.0 - k, -p), lambda k, p: (k == 0) | (k == 1),
-    cdf=lambda k, p: fnp.where((p < 0) | (p > 1) | fnp.isnan(k), math.nan,
+    cdf=lambda k, p: fnp.where(~((p >= 0) & (p <= 1)) | fnp.isnan(k), math.nan,
                                fnp.where(k < 0, 0.0, fnp.where(k < 1, 1.0 - p, 1.0))),
-    ppf=lambda q, p: fnp.where((q < 0) | (q > 1) | (p < 0) | (p > 1) | fnp.isnan(q), math.nan,
+    ppf=lambda q, p: fnp.where(~((q >= 0) & (q <= 1) & (p >= 0) & (p <= 1)), math.nan,
                                fnp.where(q == 0, -fnp.ones_like(q), fnp.where(q > 1.0 - p, 1.0, 0.0))))
 binom = discrete(
     "binom", "n p", lambda k, n, p: log_binomial(k, n, p, 1.0 - p), _from_0_to_n)

@@ -84,9 +84,10 @@ class CFile:
         macro = f"{self._title.upper()}_WORKSPACE"
         head = _head(f"void {self._title}", function.parameters())
         code = "\n\n".join([*self._texts, f"{head}\n{body}"])
-        helpers = helpers_of(code)
-        # Loops over nothing read none of their operands, and compilers warn of constants that nothing reads.
-        constants = [text for name, text in self._constants.items() if re.search(rf"\b{name}\b", code)]
+        statements = re.sub(r"/\*.*?\*/", "", code)  # comments are lines of the user's, in other names
+        helpers = helpers_of(statements)
+        # Operations may read none of their operands, and compilers warn of constants that nothing reads.
+        constants = [text for name, text in self._constants.items() if re.search(rf"\b{name}\b", statements)]
         parts = [self._comment(function, macro),
                  "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>",
                  f"#define {macro} {size}", *constants, helpers, code]

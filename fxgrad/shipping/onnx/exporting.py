@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from fxgrad import dtypes, tree
 from fxgrad.errors import ArgumentError, UnsupportedError
-from fxgrad.extend import Program, Variable, at_user_line, drop_devices
+from fxgrad.extend import Program, Variable, at_user_line, drop_devices, hide_frames
 from fxgrad.extend.sizes import SymbolicDim, named_size
 from fxgrad.extend.tracing import program_of
+from fxgrad.shipping.files import File, require_file, write_file
 from fxgrad.shipping.onnx import library, protos
 from fxgrad.shipping.onnx.emission import COMPLEX, Emission
 from fxgrad.shipping.onnx.graph import INT64, OnnxValue
@@ -49,9 +48,11 @@ def to_onnx(fun: Callable[..., Any] | Program) -> Callable[..., Any]:
     return traced_model
 
 
-def save(file: str | os.PathLike[str] | IO[bytes], fun: Callable[..., Any] | Program, *specs: Any,
-         **kwargs: Any) -> Any:
+@hide_frames
+def save(file: File, fun: Callable[..., Any] | Program, *specs: Any, **kwargs: Any) -> Any:
     """Write `to_onnx(fun)(*specs, **kwargs)` to a file, a path or a binary file open for writing; returns the model.
+
+    A path is replaced only once everything is written.
 
     Raises the errors of `to_onnx`. Models of 2 GiB and more do not fit into one file of this format.
 
@@ -61,12 +62,9 @@ def save(file: str | os.PathLike[str] | IO[bytes], fun: Callable[..., Any] | Pro
     >>> [node.op_type for node in model.graph.node], file.getvalue() == model.SerializeToString()
     (['Sin'], True)
     """
+    require_file("onnx.save", file, "wb")
     model = _model(program_of("onnx.save", fun, specs, kwargs))
-    data = model.SerializeToString()
-    if hasattr(file, "write"):
-        file.write(data)
-    else:
-        Path(file).write_bytes(data)
+    write_file("onnx.save", file, model.SerializeToString())
     return model
 
 

@@ -12,12 +12,11 @@ import numpy as np
 
 from fxgrad import custom_jvp, dtypes, jit, tree
 from fxgrad import numpy as fnp
-from fxgrad.errors import ArgumentError, DTypeError
+from fxgrad.errors import ArgumentError, ConcretizationError, DTypeError
 from fxgrad.extend import (
     Atom,
     Aval,
     Program,
-    Tracer,
     Variable,
     at_user_line,
     aval_of,
@@ -62,11 +61,19 @@ class Traced(NamedTuple):
         count = len(self.program.outputs)
         for found, known, place in zip(results[count:], () if path is None else path.values,
                                        () if path is None else path.places, strict=True):
-            if type(found) is Tracer or not np.array_equal(found, known):
+            if not _is_equal(found, known):
                 raise ArgumentError(at_user_line(
                     f"{self.what}: with the values put in, Python's control flow in {signature.name} goes another way "
                     f"at {place}. Write fxgrad.lax.cond there, or put in a value for which it goes the same way"))
         return tree.unflatten(signature.out_tree, results[:count]), taken
+
+
+def _is_equal(found: Any, known: Any) -> bool:
+    """Return whether a value is known, as those that are differentiated un-jitted are, and equal to another one."""
+    try:
+        return bool(fnp.shape(found) == np.shape(known) and fnp.all(found == known))
+    except ConcretizationError:
+        return False
 
 
 def trace(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -239,7 +246,7 @@ def split(fun: Callable[..., Any], at: str | Sequence[str]) -> tuple[Callable[..
     >>> features, float(tail(features + 1.0, w, np.zeros(2)))
     (array([0., 0.]), 4.0)
     """
-    paths = [at] if isinstance(at, str) else [*at]
+    paths = [at] if isinstance(at, str) or not isinstance(at, Sequence) else [*at]
 
     def keys_of(traced: Traced) -> list[str]:
         for path in paths:

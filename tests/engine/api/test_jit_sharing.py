@@ -241,6 +241,7 @@ def test_what_was_closed_over_dies_with_the_function() -> None:
     assert [reference() for reference in alive[1:]] == [None] * 2
 
 
+@pytest.mark.usefixtures("small_heap")
 def test_a_dropped_function_is_freed_without_the_collector() -> None:
     gc.collect()
     gc.disable()
@@ -256,6 +257,7 @@ def test_a_dropped_function_is_freed_without_the_collector() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_heap")
 def test_the_plans_of_a_dropped_function_are_freed_without_the_collector() -> None:
     def alive() -> int:
         return sum(isinstance(each, plans.DispatchPlan | plans.DispatchPlans) for each in gc.get_objects())

@@ -399,6 +399,9 @@ def test_patterns_of_callers_are_checked_and_missing_entries_named() -> None:
             "jacobian: sparse='yes'; it must be True, False, a Pattern, or a matrix whose places are the pattern")):
         fxgrad.jacobian(field, sparse="yes")(X)
     with pytest.raises(ArgumentError, match=re.escape(
+            "or a matrix whose places are the pattern. Write sparse=fxgrad.sparsity(f)(x).jacobian")):
+        fxgrad.jacobian(field, sparse=fxgrad.sparsity(field)(X))(X)
+    with pytest.raises(ArgumentError, match=re.escape(
             "jacobian: sparse= is a pattern of shape (2, 2), and the matrix has one row for each of 11 elements of the "
             "output and one column for each of 12 of the input")):
         fxgrad.jacobian(field, sparse=np.eye(2))(X)

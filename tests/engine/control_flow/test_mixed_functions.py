@@ -39,18 +39,21 @@ def test_values_and_dtypes_are_numpys(function: Any) -> None:
     mixed_functions.single_precision, mixed_functions.types_are_compared)])  # elements of batches are NumPy's numbers
 def test_gradients_and_batches(function: Any) -> None:
     converted = python_control_flow(function)
-    step = 1e-6
-    for x, n in ((1.37, 3), (-0.71, 2), (0.23, 5)):
-        expected = (total(function, x + step, n) - total(function, x - step, n)) / (2 * step)
-        for found in (grad(lambda x: total(converted, x, n)), jit(grad(lambda x: total(converted, x, n))),  # noqa: B023
-                      jit(fxgrad.jacfwd(lambda x: total(converted, x, n)))):  # noqa: B023
-            np.testing.assert_allclose(found(x), expected, rtol=1e-5, atol=1e-6)
+    points, step = ((1.37, 3), (-0.71, 2), (0.23, 5)), 1e-6
+    expected = [(total(function, x + step, n) - total(function, x - step, n)) / (2 * step) for x, n in points]
+    compiled = (jit(grad(lambda x, n: total(converted, x, n))), jit(fxgrad.jacfwd(lambda x, n: total(converted, x, n))))
+    for (x, n), slope in zip(points, expected, strict=True):
+        for found in (grad(lambda x: total(converted, x, n))(x),  # noqa: B023
+                      *(each(x, n) for each in compiled)):
+            np.testing.assert_allclose(found, slope, rtol=1e-5, atol=1e-6)
+    x, n = points[0]
+    np.testing.assert_allclose(jit(grad(lambda x: total(converted, x, n)))(x), expected[0], rtol=1e-5, atol=1e-6)
     xs = np.array([1.37, -0.71, 0.23])
     np.testing.assert_allclose(jit(vmap(lambda x: total(converted, x, 3)))(xs), [total(function, x, 3) for x in [*xs]],
                                rtol=1e-12, atol=1e-12)
     slopes = jit(vmap(grad(lambda x, n: total(converted, x, n))))(xs, np.array([3, 2, 5]))
     np.testing.assert_allclose(slopes, [grad(lambda x: total(converted, x, n))(x)  # noqa: B023
-                                        for x, n in ((1.37, 3), (-0.71, 2), (0.23, 5))], rtol=1e-12, atol=1e-12)
+                                        for x, n in points], rtol=1e-12, atol=1e-12)
 
 
 def compared_with_true(x: Any) -> Any:

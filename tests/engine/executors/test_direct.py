@@ -413,7 +413,7 @@ def test_programs_with_large_values_keep_no_more_than_their_gradient_program(use
         assert uses == [direct_first]
 
 
-@pytest.mark.usefixtures("fresh_tables")
+@pytest.mark.usefixtures("small_heap", "fresh_tables")
 def test_a_first_call_leaves_nothing_to_the_cyclic_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the table is emptied, counting references frees the program, its values and its tape."""
     monkeypatch.setattr(config, "check_level", 0)  # the gradient program that checks make refers to the program

@@ -150,7 +150,7 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("fresh_tables")
+@pytest.mark.usefixtures("small_heap", "fresh_tables")
 def test_arrays_and_functions_are_not_kept_alive() -> None:
     class Held(np.ndarray):
         pass
@@ -207,7 +207,7 @@ def _callback() -> Callable[[Any], Any]:
         np.full(2, x))
 
 
-@pytest.mark.usefixtures("fresh_tables")
+@pytest.mark.usefixtures("small_heap", "fresh_tables")
 @pytest.mark.parametrize("make", [_custom_jvp, _custom_vjp, _custom_vmap, _callback])
 def test_rules_made_anew_in_each_step_are_not_kept(
         make: Callable[[], Callable[[Any], Any]], monkeypatch: pytest.MonkeyPatch) -> None:

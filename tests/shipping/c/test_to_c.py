@@ -383,6 +383,18 @@ def test_constants_stand_in_lines_of_one_margin() -> None:
     assert [float.fromhex(number) for number in lines[1].split(", ")[:1]] == [0.1]
 
 
+def test_constants_and_helpers_that_only_comments_name_are_left_out() -> None:
+    """Compilers warn of them. The constant that is not read has the letter of a name in the user's line."""
+    inputs, targets = np.ones((5, 3)), np.zeros((5, 3))
+
+    def curvature(sign_f64: Any) -> Any:
+        return fxgrad.jvp(fxgrad.grad(lambda b: np.sum((inputs * b - targets) ** 2)), (sign_f64,), (sign_f64,))[1]
+
+    text = fxgrad.make_program(lambda x: curvature(x))(np.ones(3)).to_c()
+    assert "lambda b: np.sum(" in text
+    assert re.findall(r"static (\w+ \w+ \w+)", text) == ["const double a"]
+
+
 def test_arrays_that_are_not_alive_together_share_their_place() -> None:
     def chain(x: Any) -> Any:
         for _ in range(20):

@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError
+from fxgrad.errors import ArgumentError, ConcretizationError, DTypeError, UnsupportedError
 from fxgrad.extend.tracing import trace_for_rewrite
 
 X = np.array([0.1, -0.7, 1.3])
@@ -347,6 +347,29 @@ def test_pythons_control_flow_that_would_go_another_way_is_refused() -> None:
                                             r"another way at test_capture\.py:.*Write fxgrad\.lax\.cond there, or "
                                             r"put in a value for which it goes the same way"):
         fxgrad.replace(f, {"h": -3.0})(X)
+
+
+def test_derivatives_follow_pythons_control_flow() -> None:
+    """Where they know the values: un-jitted, of any order, with respect to the value inside and to arguments."""
+    def f(x: Any) -> Any:
+        h = 2.0 * x
+        if np.sum(h) > 0:
+            return np.sum(np.sin(h))
+        return np.sum(h)
+
+    np.testing.assert_allclose(fxgrad.grad(f, wrt="h")(X), np.cos(2 * X), rtol=1e-14)
+    np.testing.assert_allclose(fxgrad.hessian(f, wrt="h")(X), np.diag(-np.sin(2 * X)), rtol=1e-14)
+    np.testing.assert_array_equal(fxgrad.grad(f, wrt="h")(-X), np.ones(3))
+    head, tail = fxgrad.split(f, at="h")
+    for inside in (fxgrad.replace(f, {"h": lambda h: h * 1.0}), lambda x: fxgrad.capture(f, "h")(x)[0],
+                   lambda x: tail(head(x), x), lambda x: fxgrad.make_program(f)(x)(x)):
+        np.testing.assert_allclose(fxgrad.grad(inside)(X), 2 * np.cos(2 * X), rtol=1e-14)
+        np.testing.assert_allclose(fxgrad.hessian(inside)(X), np.diag(-4 * np.sin(2 * X)), rtol=1e-14)
+        np.testing.assert_allclose(fxgrad.jvp(inside, (X,), (X,))[1], 2 * np.cos(2 * X) @ X, rtol=1e-14)
+        with pytest.raises(ConcretizationError, match=r"bool\(\) needs the value of a traced array \(bool\[\]\) in "):
+            fxgrad.jit(inside)(X)
+    with pytest.raises(ArgumentError, match="goes another way"):
+        fxgrad.grad(fxgrad.replace(f, {"h": lambda h: -h}))(X)
 
 
 def test_closures_over_outer_tracers() -> None:
