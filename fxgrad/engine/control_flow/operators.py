@@ -66,7 +66,7 @@ from fxgrad.engine.control_flow.lending import entered as entered  # noqa: PLC04
 from fxgrad.engine.control_flow.lending import given_back as given_back  # noqa: PLC0414
 from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
-from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice
+from fxgrad.engine.control_flow.slices import TracedSlice, chosen_rows, has_traced_slice
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
 from fxgrad.engine.control_flow.structures import OptionalValue, containers_in, is_record
@@ -583,6 +583,11 @@ def _call_numpy(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Return `function(*args)` of NumPy; it does not see by itself that a list holds traced numbers."""
     if has_traced_slice(args):
         return call_on_slices(function, *args, **kwargs)
+    if len(args) == 1 and not kwargs and any(function is each for each in (np.nonzero, np.where, np.flatnonzero)) and (
+            is_unknown(args[0]) and (args[0].ndim == 1 or (args[0].ndim and function is np.flatnonzero))):
+        mask = args[0] if args[0].dtype == dtypes.bool_ else args[0] != 0
+        places = chosen_rows(np.arange(mask.size).reshape(mask.shape), mask)
+        return places if function is np.flatnonzero else (places,)
     lists = [each for each in args if type(each) is list]
     number: Any = next((leaf for leaf in tree.leaves(lists) if type(leaf) is Tracer), None)
     if number is None or any(type(each) is Tracer for each in args):

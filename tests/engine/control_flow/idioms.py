@@ -421,6 +421,24 @@ def over_places_of_true_elements(x, n):
     return values, total, last, table
 
 
+@case(0.7, 2)
+def elements_that_a_mask_chooses(x, n):
+    v, w, total = np.sin(np.arange(7.0) * x), np.cos(np.outer(np.arange(3.0), np.arange(4.0)) * x), 0.0
+    chosen = v[v > -0.1]
+    for value in v[v > 0]:
+        total += value * value
+        if total > n:
+            break
+    found = [len(chosen), chosen.sum(), np.mean(v[v > -0.5]), np.max(chosen), np.dot(chosen, chosen),
+             w[w > 0.2].sum(), np.sum(w[w[:, 1] > 0.5], axis=0), len(np.nonzero(v > 0)[0]), sum(v[v < 0.2]),
+             np.flatnonzero(v > 0).sum(), np.where(v > 0.1)[0].max()]
+    mask, other = v > 0.1, np.arange(7.0) * x
+    v[mask] = 2.0 * v[mask] + 1.0
+    v[v < 0.5] = 0.1 * v[v < 0.5]
+    other[mask] += v[mask]
+    return found, total, v, other
+
+
 # --- objects --------------------------------------------------------------------------------------------------------
 
 
