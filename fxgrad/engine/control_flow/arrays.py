@@ -19,6 +19,7 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
+from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow import blocks
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
@@ -41,7 +42,7 @@ from fxgrad.engine.control_flow.blocks import (
     refuse,
 )
 from fxgrad.engine.control_flow.slices import TracedSlice, aligned, is_temporary, item, mask_of
-from fxgrad.engine.control_flow.structures import UnknownLength, is_container, is_record, parts_of
+from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, is_container, is_record, parts_of
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
@@ -254,9 +255,23 @@ class Left(NamedTuple):
     in_items: dict[int, Any]
 
 
-def returned(variable: FunctionType) -> Any:
-    """Return the value of a variable that an early `return` gives: nothing changes the array after it."""
+def value_set(value: Any, name: str, is_certain: bool) -> Any:
+    """Return the value of a variable that may be None; that it has one is checked, if it is not certain."""
+    if type(value) is not OptionalValue:
+        return value
+    if not is_certain and value.is_set is not True:
+        check(value.is_set, f"`{name}` is None where a value is needed. Ask `if {name} is None` before")
+    return value.value
+
+
+def returned(variable: FunctionType, *name: Any) -> Any:
+    """Return the value of a variable that an early `return` gives: nothing changes the array after it.
+
+    `name` are the arguments of `value_set`, if it may be None.
+    """
     value = variable()
+    if type(value) is OptionalValue:
+        return value_set(value, *name)
     cell = cell_of(variable)
     if block.get() is None or not is_array(value) or any(
             cell is each for loan in loans.get() for each in loan.borrowers):
@@ -289,7 +304,7 @@ def forget_dead(cells: Cells, before: Mapping[str, Any], live: Collection[str]) 
     """Give variables that are not live after a block the values from before it."""
     for name, cell in cells.items():
         if name not in live and content_of(cell) is not before[name] and isinstance(
-                content_of(cell), np.ndarray | Tracer | UnknownLength):
+                content_of(cell), np.ndarray | Tracer | UnknownLength | OptionalValue | Row):
             if before[name] is UNSET:
                 del cell.cell_contents
             else:
@@ -364,6 +379,10 @@ def stored(variable: FunctionType, name: str, is_parameter: bool, depth: int | N
     change stands in an expression that a traced condition may choose.
     """
     value = variable()
+    if type(value) is Row:
+        return value.place_at(depth)
+    if type(value) is OptionalValue:
+        value = cell_of(variable).cell_contents = value_set(value, name, is_certain=False)
     if not (is_array(value) if current.get() is not None else _is_result(value)):
         return value
     return ArrayItems(cell_of(variable), name, is_parameter, depth)
@@ -459,12 +478,12 @@ class ArrayItems(Place):
     """The items of the array that a variable, an item or an attribute has."""
 
     def __init__(self, cell: Slot, name: str, is_parameter: bool = False, depth: int | None = None) -> None:
-        self._cell, self._name, self._is_parameter, self._depth = cell, name, is_parameter, depth
+        self._cell, self._name, self._is_parameter, self.depth = cell, name, is_parameter, depth
 
     @property
     def slot(self) -> tuple[Slot, str, int | None]:
         """Where the array is, what it is named, and how many blocks are around the function that has it, if another."""
-        return self._cell, self._name, self._depth
+        return self._cell, self._name, self.depth
 
     def __getitem__(self, index: Any) -> Any:
         """Return `x[index]` for an operator such as `+=`, which then assigns it."""
@@ -497,7 +516,7 @@ class ArrayItems(Place):
         around = block.get()
         if type(self._cell) is Item:
             self._cell.check(self._name)
-        if self._depth is not None and around is not None and not is_carried(self._cell, self._name, self._depth):
+        if self.depth is not None and around is not None and not is_carried(self._cell, self._name, self.depth):
             if not around.cells:
                 raise refuse(f"the array of `{self._name}` changes in an expression that {around.text} chooses. Write "
                              "an `if` statement")
@@ -652,6 +671,8 @@ class Part(Place):
                    for part in parts):
             raise refuse("x[index][...] = v with an array of indices changes a copy, and not x. Write one index, "
                          "x[index, ...] = v")
+        if type(value) is Tracer and sys.getrefcount(value) == _ASSIGNED:  # as in row[1:] = row[:-1]
+            value.viewed = None
         row = self._whole[self._index].elements
         value = value.elements if type(value) is _Operand else value
         if has_unknown_bound(index) or type(value) is TracedSlice:
@@ -683,6 +704,74 @@ class Part(Place):
     def place(self, index: Any) -> Any:
         """Return a part of this part."""
         return Part(self, index)
+
+
+class RowSource:
+    """An array whose rows a loop goes over, or its columns: `array` reads it, and `place` returns its place."""
+
+    __slots__ = ("array", "columns", "place")
+
+    def __init__(self, array: Callable[[], Any], place: Callable[[], Any], columns: bool) -> None:
+        self.array, self.place, self.columns = array, place, columns
+
+    def index(self, number: Any) -> Any:
+        """Return the index of a row in the array."""
+        return (slice(None), number) if self.columns else number
+
+
+class Row(Place):
+    """A row of an array by its number, which a variable has in the place of a view; blocks take it for an object."""
+
+    def __init__(self, source: RowSource, number: Any) -> None:
+        self.source, self.number = source, number
+
+    @property
+    def value(self) -> Any:
+        """The row, as it is read."""
+        return item(self.source.array(), self.source.index(self.number))
+
+    def place_at(self, depth: int | None) -> Any:
+        """Return the place of the row, whose items change; `depth` is that of `stored`."""
+        whole = self.source.place()
+        if not isinstance(whole, Place):
+            return self.value
+        found = whole.place(self.source.index(self.number))
+        for each in found.wholes if depth is not None else ():
+            each.depth = depth if each.depth is None else each.depth
+        return found
+
+    def apply(self, name: str, value: Any) -> _ChangedRow:
+        """Compute all elements by an operator such as `+=`; the value may be a view of the array until it is done."""
+        return _ChangedRow(self, self.source.place()[self.source.index(self.number)].apply(name, value))
+
+
+class _ChangedRow(NamedTuple):
+    """A row, and the elements that it is to have."""
+
+    row: Row
+    elements: _Operand
+
+
+def store_row(variable: FunctionType) -> None:
+    """Store the elements that an operator such as `+=` made of a row that a variable stands for."""
+    cell = cell_of(variable)
+    if type(cell.cell_contents) is _ChangedRow:
+        row, elements = cell.cell_contents
+        cell.cell_contents = row
+        row.source.place()[row.source.index(row.number)] = elements
+
+
+def value_of(value: Any) -> Any:
+    """Return what a name has that may stand for a row: the row itself."""
+    return value.value if type(value) is Row else value
+
+
+def with_values(names: FunctionType) -> None:
+    """Give variables that have numbers of rows the rows themselves."""
+    for cell in names.__closure__ or ():
+        found = content_of(cell)
+        if type(found) is Row:
+            cell.cell_contents = found.value
 
 
 def _from_front(place: Any, size: int) -> Any:
@@ -767,5 +856,5 @@ _PLAIN = {name: getattr(operator, {"iand": "and_", "ior": "or_"}.get(name, name[
     "iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor", "ilshift",
     "irshift")}
 for _name in _PLAIN:
-    for _kind in (_Operand, ArrayItems):
+    for _kind in (_Operand, ArrayItems, Row):
         setattr(_kind, f"__{_name}__", lambda self, value, name=_name: self.apply(name, value))

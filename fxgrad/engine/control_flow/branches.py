@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -40,9 +40,12 @@ from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.control_flow.structures import (
     Flat,
     Kept,
+    as_optional,
     containers_in,
     flatten,
     has_unknown_length,
+    inside_optional,
+    number_type,
     shared_in,
     unflatten,
     word_for,
@@ -78,7 +81,7 @@ from fxgrad.engine.ops.comparison import and_, or_
 from fxgrad.engine.ops.parts import abs_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.select import select_n
-from fxgrad.engine.ops.structural import convert
+from fxgrad.engine.ops.structural import convert, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
@@ -136,10 +139,11 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
                 kept[name] = flatten(objects)
             outer[name] += [each for each in containers_in(value) if id(each) in shared]
         for flat in (*values.values(), *kept.values()):
-            for number, aval in enumerate(() if flat is None else flat.avals):
-                if aval is not None and flat is not None:
+            for number, leaf in enumerate(() if flat is None else flat.leaves):
+                assert flat is not None
+                if number_type(leaf, flat.avals[number]) is not None:
                     places[id(flat), number] = len(outputs)
-                    outputs.append(flat.leaves[number])
+                    outputs.append(int(leaf) if flat.avals[number] is None else leaf)
         for name, flat in values.items():
             if flat is not None and (name not in left or shared_in_side.is_shared(name)):
                 shared_arrays.update({(name, number): sources for number, sources in shared_leaves(
@@ -176,6 +180,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
     predicate = truth(condition, what)
     containers = Containers(cells)
     sides: list[_Side] = []
+    optional: dict[str, Flat] = {}
     raises, error = False, None
     for _ in tries_for(what):
         sides.clear()
@@ -183,7 +188,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
             for function, when in ((then, "true"), (other, "false")):
                 arrays = BlockArrays(cells, before, live, owned, names.stored, items)
                 run = functools.partial(_run_side, function, arrays)
-                leave = functools.partial(_left_values, cells, live, arrays, containers)
+                leave = functools.partial(_left_values, cells, live, arrays, containers, optional)
                 sides.append(_trace_side(run, leave, what, when, then, containers, is_statement=True))
                 write(cells, before)
         except SideRaisesError as found:
@@ -191,7 +196,8 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
             break
         finally:
             write(cells, before)
-        if sides[0].values.keys() == sides[1].values.keys():  # if one side changes a list, both have it
+        if not _find_optional(sides, names.optional, optional) and (
+                sides[0].values.keys() == sides[1].values.keys()):  # if one side changes a list, both have it
             break
     if error is not None:  # the other side runs, for the values of this one are never used
         form, values = template(f"{type(error).__name__}: {error}")
@@ -210,9 +216,23 @@ def _run_side(function: FunctionType | None, arrays: BlockArrays) -> None:
 
 
 def _left_values(cells: Cells, live: Sequence[str], arrays: BlockArrays, containers: Containers,
-                 ) -> tuple[Values, Left]:
+                 optional: Mapping[str, Flat]) -> tuple[Values, Left]:
     shared = arrays.release(containers.by_name.values())
-    return read({name: cells[name] for name in live}), shared
+    return _with_optional(read({name: cells[name] for name in live}), optional), shared
+
+
+def _with_optional(values: Values, optional: Mapping[str, Flat]) -> Values:
+    return {name: as_optional(value, optional[name], zeros) if name in optional and value is not UNSET else value
+            for name, value in values.items()}
+
+
+def _find_optional(sides: Sequence[_Side], names: Collection[str], optional: dict[str, Flat]) -> bool:
+    """Add the names that have None on one side to `optional`, and return whether there are any."""
+    one, other = (side.values for side in sides)
+    found = {name: inside for name in one.keys() & {*names}
+             if (inside := inside_optional(one[name], other.get(name))) is not None}
+    optional.update(found)
+    return bool(found)
 
 
 def _nothing() -> None:
@@ -224,29 +244,32 @@ def _run_expression(function: Callable[[], Any], arrays: BlockArrays, results: l
     results.append(function())
 
 
-def _left_value(results: list[Any], containers: Containers) -> tuple[Values, Left]:
+def _left_value(results: list[Any], containers: Containers, optional: Mapping[str, Flat]) -> tuple[Values, Left]:
     around = block.get()
     assert around is not None
     shared = not is_sole(Item(results, 0))  # a name has it too
-    return {"~value": results[0]}, Left(
+    return _with_optional({"~value": results[0]}, optional), Left(
         lambda _: shared, shared_items([*containers.by_name.values(), *(
             change.container for change in around.changed.values())]))
 
 
-def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
-    """Return the value of one of two expressions, chosen in the program."""
+def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[], Any], *, optional: bool = False,
+           ) -> Any:
+    """Return the value of one of two expressions, chosen in the program; one may be None if it is `optional`."""
     predicate = truth(condition, what)
     arrays = BlockArrays({}, {}, (), (), (), owned_items())
     containers = Containers({})
     sides: list[_Side] = []
+    found: dict[str, Flat] = {}
     for _ in tries_for(what):
         sides.clear()
         for function, when in ((then, "true"), (other, "false")):
             results: list[Any] = []
             sides.append(_trace_side(
                 functools.partial(_run_expression, function, arrays, results),
-                functools.partial(_left_value, results, containers), what, when, then, containers))
-        if sides[0].values.keys() == sides[1].values.keys():
+                functools.partial(_left_value, results, containers, found), what, when, then, containers))
+        if not _find_optional(sides, ["~value"] if optional else [], found) and (
+                sides[0].values.keys() == sides[1].values.keys()):
             break
     return containers.change(_choose(what, predicate, sides, containers))["~value"]
 
@@ -290,14 +313,18 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Conta
                          f"{count_items(two)} otherwise. Both sides must leave as many items: choose a value first "
                          "and change the list after the block, or write into an array with x[i] = v, and "
                          "count")
-        if one.structure != two.structure or any(
-                (first is None) != (second is None) for first, second in zip(one.avals, two.avals, strict=True)):
+        avals = [*zip(one.avals, two.avals, strict=False)]
+        if one.structure == two.structure:
+            avals = [each if None not in each or is_equal(first, second) else (
+                number_type(first, each[0]), number_type(second, each[1]))
+                for first, second, each in zip(one.leaves, two.leaves, avals, strict=True)]
+        if one.structure != two.structure or any((first is None) != (second is None) for first, second in avals):
             raise refuse(f"{_differing(name, what, str(one), str(two))}. {_way_for(one, two)}")
         leaves: list[Any] = []
         open_leaves = []
         for number, (first, second) in enumerate(zip(one.leaves, two.leaves, strict=True)):
             lacks = [side.values[name] is None for side in sides]
-            if one.avals[number] is None:
+            if avals[number][0] is None:
                 if not is_equal(first, second):
                     raise refuse(f"{_differing(name, what, word_for(first), word_for(second))}. Only arrays and "
                                  f"numbers can be chosen by a traced condition{_way_for_objects(first, second)}")
@@ -306,9 +333,9 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Conta
                     type(first) is not Tracer or not first.tape.closed):
                 leaves.append(first)
             else:
-                aval = joined_aval(one.avals[number], two.avals[number])  # type: ignore[arg-type]
+                aval = joined_aval(*avals[number])  # type: ignore[arg-type]
                 if aval is None:
-                    raise refuse(f"{_differing(name, what, str(one.avals[number]), str(two.avals[number]))}. Both "
+                    raise refuse(f"{_differing(name, what, *map(str, avals[number]))}. Both "
                                  "sides must give arrays of one shape")
                 open_leaves.append(number)
                 leaves.append(None)

@@ -138,7 +138,8 @@ def _convert(function: FunctionType) -> CodeType | str:
     if is_kept(node) if isinstance(node, ast.FunctionDef) else code.co_flags & 0x20:
         return (f"it is a generator ({file_name(code.co_filename)}:{code.co_firstlineno}), whose turns are asked for "
                 "from outside. Return a list, or use fxgrad.lax.scan")
-    called = {each.func.id for each in ast.walk(node) if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)}
+    called = set() if all(_SCOPES.isdisjoint(each.co_names) for each in nested_codes(code)) else {
+        each.func.id for each in ast.walk(node) if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)}
     if looks := sorted(called & _SCOPES):
         return (f"it calls {looks[0]}(), which sees variables by name "
                 f"({file_name(code.co_filename)}:{code.co_firstlineno}). Use the variables themselves")
@@ -160,13 +161,10 @@ def _compile(function: FunctionType, node: ast.FunctionDef | ast.Lambda) -> Code
     node.args.defaults = [ast.copy_location(ast.Constant(None), node) for _ in node.args.defaults]
     node.args.kw_defaults = [each and ast.copy_location(ast.Constant(None), node) for each in node.args.kw_defaults]
     arguments = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
-    around: ast.stmt = ast.FunctionDef("~around", arguments, inner, [])
+    around: ast.stmt = ast.copy_location(ast.FunctionDef("~around", arguments, inner, []), node)
     if (owner := _class_of(code)) is not None:  # so that private names are those of the class
-        around = ast.ClassDef(owner, [], [], [around], [])
-    module = ast.Module([ast.copy_location(around, node)], [])
-    for each in ast.walk(module):
-        if isinstance(each, ast.FunctionDef) and not hasattr(each, "lineno"):
-            ast.copy_location(each, node)
+        around = ast.copy_location(ast.ClassDef(owner, [], [], [around], []), node)
+    module = ast.Module([around], [])
     compiled = compile(ast.fix_missing_locations(module), code.co_filename, "exec", flags=code.co_flags & FUTURE,
                        dont_inherit=True)
     outside = next(each for each in nested_codes(compiled) if each.co_name == "~around")

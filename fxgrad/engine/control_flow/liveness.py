@@ -25,6 +25,7 @@ def annotate(body: Sequence[ast.stmt], after: Names, outer: Names) -> None:
 class _Liveness:
     def __init__(self, readers: Sequence[tuple[ast.AST, Names]], outer: Names) -> None:
         self._readers, self._outer = readers, outer
+        self._read_first: dict[int, Names] = {}  # by loops
 
     def block(self, statements: Sequence[ast.stmt], after: Names) -> Names:
         """Return the names live before a block."""
@@ -32,7 +33,18 @@ class _Liveness:
             after = self._statement(statement, after)
         return after
 
+    def _read_by_turn(self, node: ast.While | ast.For) -> Names:
+        """Return the names that a turn of a loop reads before it binds them; the other live ones are live after it.
+
+        Kept, since a loop in a loop is asked twice for each one around.
+        """
+        if id(node) not in self._read_first:
+            self._read_first[id(node)] = self.block(node.body, set())
+        return self._read_first[id(node)]
+
     def _outside(self, block: Sequence[ast.stmt]) -> Names:
+        if not self._readers:
+            return set()
         inside = {id(node) for node in nested_functions(block)}
         return set().union(*(names for node, names in self._readers if id(node) not in inside))
 
@@ -46,17 +58,13 @@ class _Liveness:
             return read_names(node.test) | (inside - bound_names(node.test))
         if isinstance(node, ast.While):
             tests = read_names(node.test) | {*node.flags}  # type: ignore[attr-defined]
-            head = after | tests
-            while (more := head | self.block(node.body, head)) != head:
-                head = more
+            head = after | tests | self._read_by_turn(node)
             turn = tests | self.block(node.body, head)
             self._annotate_loop(node, head, turn)
             return turn if isinstance(node.test, ast.Constant) and node.test.value else head  # it has a turn
         if isinstance(node, ast.For):
             targets = bound_names(node.target)
-            head = after | {*node.flags}  # type: ignore[attr-defined]
-            while (more := head | (self.block(node.body, head) - targets)) != head:
-                head = more
+            head = after | {*node.flags} | (self._read_by_turn(node) - targets)  # type: ignore[attr-defined]
             turn = self.block(node.body, head) - targets
             self._annotate_loop(node, head, turn)
             return (turn if _has_a_turn(node.iter) else head) | read_names(node.iter) | read_names(node.target)

@@ -38,9 +38,12 @@ from fxgrad.engine.control_flow.names import is_generated
 from fxgrad.engine.control_flow.structures import (
     Flat,
     UnknownLength,
+    as_optional,
     containers_in,
     flatten,
     has_unknown_length,
+    inside_optional,
+    number_type,
     shared_in,
     unflatten,
     word_for,
@@ -144,6 +147,9 @@ class _Loop:
         self.counter, self.line = counter, user_line()
         self.containers = Containers(cells)
         self.names = [name for name in dict.fromkeys(names.live) if name in cells]
+        self.set_first = {name for name in self.names if guaranteed and name not in names.turn
+                          and not is_generated(name)}
+        self.may_be_none, self.optional = {*names.optional}, {}
         self.values: dict[str, Flat | None] = {}
         self.kept: dict[str, dict[int, Any]] = {}
         self.outer: dict[str, dict[int, Any]] = {}
@@ -197,8 +203,12 @@ class _Loop:
     """The containers from before the loop that a name has in every turn, as far as is known."""
     outer: dict[str, dict[int, Any]]
     """Those that a name may have before or after a turn only; their items are among the variables."""
+    set_first: set[str]
+    """Names that each turn sets before it reads them; there is a first turn."""
+    optional: dict[str, Flat]
+    """Names that are None before the loop or after a turn, with values that they have otherwise."""
     missing: frozenset[str] = frozenset()
-    """Names without a value before the loop, which get one in its first turn."""
+    """Names whose value before the loop is none, or not used: they get one in its first turn."""
 
     def _flat_avals(self) -> list[Aval]:
         return [aval for name in self.names for aval in self.avals.get(name, ()) if aval is not None]
@@ -334,13 +344,20 @@ class _Loop:
                                  "later. Set it before the loop")
                 raise refuse(f"`{name}` is deleted in a turn of this `{self.what}`, whose number of turns is traced. "
                              "Leave it, or set it again in the turn")
-            if before is None:
+            is_unused = name in self.set_first - self.missing and not _fits(before, flat)
+            if before is None or is_unused:
                 self.missing |= {name}
                 self.values[name], self.avals[name], changed = flat, [*flat.avals], True
-                if any(aval is None for aval in flat.avals):
+                if name not in self.set_first and any(aval is None for aval in flat.avals):
                     raise refuse(f"{shown_name(name)} is {flat} after this `{self.what}`, and has no value "
                                  "before. Only arrays and numbers can come out of a loop whose number of turns is "
                                  "traced")
+                continue
+            inside = inside_optional(before, flat) if name in self.may_be_none else None
+            if inside is not None:
+                value = as_optional(unflatten(before.structure, before.leaves), inside, zeros)
+                self.optional[name], before, changed = inside, flatten(value), True
+                self.values[name], self.avals[name] = before, [*before.avals]
                 continue
             changed |= self._join(name, before, flat)
         return changed
@@ -365,6 +382,11 @@ class _Loop:
                          "array of fixed length, and x[i] = v")
         changed = False
         for number, (one, two) in enumerate(zip(self.avals[name], after.avals, strict=True)):
+            leaf = before.leaves[number]
+            if (one is None or two is None) and not is_equal(leaf, after.leaves[number]):
+                one, two = number_type(leaf, one), number_type(after.leaves[number], two)  # noqa: PLW2901
+                if one is not None and two is not None and self.avals[name][number] is None:
+                    before.leaves[number], self.avals[name][number], changed = int(leaf), one, True
             if one is None or two is None:
                 if (one is None) != (two is None) or not is_equal(before.leaves[number], after.leaves[number]):
                     raise refuse(f"{shown_name(name)} is {word_for(before.leaves[number])} before a turn of this "
@@ -391,6 +413,8 @@ class _Loop:
 
         If it has others, those from before are added to `outer`, and the name to `widened`.
         """
+        if name in self.optional:
+            value = as_optional(value, self.optional[name], zeros)
         outer, kept, before = self.outer.setdefault(name, {}), self.kept.get(name, {}), self.values[name]
         made = {**around.made, **around.of_turn, **outer}
         known = {id(each) for container in kept.values() for each in containers_in(container)}
@@ -402,6 +426,9 @@ class _Loop:
             made |= others
             outer |= others
         flat = flatten(objects)
+        for number, (leaf, aval) in enumerate(zip(flat.leaves, self.avals.get(name, ()), strict=False)):
+            if aval is not None and flat.avals[number] is None and number_type(leaf, None) is not None:
+                flat.leaves[number], flat.avals[number] = int(leaf), number_type(leaf, None)
         if kept and not holds_same(before, flat):
             there = {id(each) for each in found}
             outer |= {key: each for key, each in kept.items() if key not in there} or kept
@@ -428,6 +455,13 @@ class _Loop:
             value = truth(value, self.what) if type(value) is Tracer else bool(value)
             return value if more is None else more & value
         return self._trace(test, call)
+
+
+def _fits(before: Flat | None, after: Flat) -> bool:
+    """Return whether a variable may have one of two values: their structures and shapes are equal."""
+    return before is not None and before.structure == after.structure and all(
+        is_equal(one, two) if aval is None or other is None else joined_aval(aval, other) is not None
+        for one, two, aval, other in zip(before.leaves, after.leaves, before.avals, after.avals, strict=True))
 
 
 _COUNTER = Aval((), np.dtype("int64"), weak=True)

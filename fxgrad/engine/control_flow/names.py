@@ -91,7 +91,7 @@ def bound_names(nodes: Nodes) -> set[str]:
 def stored_names(nodes: Nodes) -> set[str]:
     """Return the names whose objects the nodes may change in place: `x[i] = v`, `x[i][j] += v`, `x += v`, `x.sort()`.
 
-    Lists and others are among them.
+    Lists and others are among them, and the arrays whose rows names have (`rows.py`).
     """
     names: set[str] = set()
     for node in walk_scope(nodes):
@@ -105,8 +105,13 @@ def stored_names(nodes: Nodes) -> set[str]:
         while isinstance(target, ast.Subscript):
             target = target.value
         if isinstance(target, ast.Name):
-            names.add(target.id)
+            names.update((target.id, *arrays_of(target)))
     return names
+
+
+def arrays_of(name: ast.Name) -> tuple[str, ...]:
+    """Return the names whose arrays have the row that a name stands for in a loop."""
+    return getattr(name, "arrays", ())
 
 
 def changed_by_call(node: ast.Call) -> ast.expr | None:
@@ -137,7 +142,7 @@ def passed_names(nodes: Nodes) -> list[tuple[str, ast.expr, int | str]]:
                 while isinstance(value, ast.Subscript):
                     value = value.value  # noqa: PLW2901
                 if isinstance(value, ast.Name):
-                    found.append((value.id, node.func, place))
+                    found += [(name, node.func, place) for name in (value.id, *arrays_of(value))]
     return found
 
 
@@ -200,10 +205,10 @@ def read_names(nodes: Nodes) -> set[str]:
         if id(node) in inside:
             continue
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            names.add(node.id)
+            names.update((node.id, *arrays_of(node)))
             names.update(getattr(node, "flags", ()))  # of `UnsetFlags`
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
+            names.update((node.target.id, *arrays_of(node.target)))
         elif isinstance(node, _SCOPES):
             names |= free_names(node)
         elif isinstance(node, _COMPREHENSIONS):
@@ -229,6 +234,58 @@ def free_names(node: ast.AST) -> set[str]:
 def nested_functions(nodes: Nodes) -> list[ast.AST]:
     """Return the nodes of functions and classes defined in the scope."""
     return [node for node in walk_scope(nodes) if isinstance(node, _SCOPES)]
+
+
+def optional_names(function: ast.FunctionDef | ast.Lambda) -> set[str]:
+    """Return the names that a function may give None: by `x = None`, or as the default of a parameter.
+
+    Those that get the value of such a name are among them.
+    """
+    found = {name.arg for name, default in zip(
+        [*function.args.posonlyargs, *function.args.args][::-1], function.args.defaults[::-1], strict=False)
+        if _may_be_none(default, set())}
+    pairs = [pair for node in walk_scope(function.body) if isinstance(node, ast.Assign | ast.AnnAssign) and node.value
+             for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+             for pair in _assigned(target, node.value)]
+    while more := {name for name, value in pairs if name not in found and _may_be_none(value, found)}:
+        found |= more
+    return found
+
+
+def _assigned(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
+    """Return the names of a target, and the expressions that they get, if these are written out."""
+    if isinstance(target, ast.Name):
+        return [(target.id, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return [each for pair in zip(target.elts, value.elts, strict=True) for each in _assigned(*pair)]
+    return []
+
+
+def _may_be_none(value: ast.expr, names: set[str]) -> bool:
+    if isinstance(value, ast.IfExp):
+        return _may_be_none(value.body, names) or _may_be_none(value.orelse, names)
+    return (isinstance(value, ast.Constant) and value.value is None) or (
+        isinstance(value, ast.Name) and value.id in names)
+
+
+def compared_with_none(node: ast.expr) -> str:
+    """Return the name of `x is None`, `x is not None` or the same with `==`; "" for another expression."""
+    is_asked = isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(
+        node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq) and isinstance(node.left, ast.Name) and isinstance(
+        node.comparators[0], ast.Constant) and node.comparators[0].value is None
+    return node.left.id if is_asked else ""  # type: ignore[attr-defined]
+
+
+def names_set_if(test: ast.expr, when: bool) -> set[str]:
+    """Return the names that are not None if a test gives `when`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return names_set_if(test.operand, not when)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is when:
+        return set().union(*(names_set_if(each, when) for each in test.values))
+    if isinstance(test, ast.Name):
+        return {test.id} if when else set()
+    name = compared_with_none(test)
+    return {name} if name and isinstance(test.ops[0], ast.IsNot | ast.NotEq) is when else set()  # type: ignore[attr-defined]
 
 
 def has_walrus(node: ast.AST) -> bool:

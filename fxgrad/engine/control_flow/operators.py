@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import copy
 import dataclasses
+import enum
 import functools
 import itertools
 import sys
@@ -20,13 +21,17 @@ from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.api.programs import eval_shape
-from fxgrad.engine.control_flow.arrays import ArrayItems
+from fxgrad.engine.control_flow.arrays import ArrayItems, Row, RowSource, is_array
 from fxgrad.engine.control_flow.arrays import attribute as attribute  # noqa: PLC0414  (an operator of converted code)
 from fxgrad.engine.control_flow.arrays import augmented as augmented  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import place as place  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import returned as returned  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import slots as slots  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import store_row as store_row  # noqa: PLC0414
 from fxgrad.engine.control_flow.arrays import stored as stored  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import value_of as value_of  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import value_set as value_set  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import with_values as with_values  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
     Place,
@@ -61,13 +66,10 @@ from fxgrad.engine.control_flow.lending import entered as entered  # noqa: PLC04
 from fxgrad.engine.control_flow.lending import given_back as given_back  # noqa: PLC0414
 from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
-from fxgrad.engine.control_flow.rows import has_elements as has_elements  # noqa: PLC0414  (an operator of converted code)
-from fxgrad.engine.control_flow.rows import has_rows as has_rows  # noqa: PLC0414
-from fxgrad.engine.control_flow.rows import row_numbers as row_numbers  # noqa: PLC0414
-from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice
+from fxgrad.engine.control_flow.slices import TracedSlice, chosen_rows, has_traced_slice
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
-from fxgrad.engine.control_flow.structures import containers_in, is_record
+from fxgrad.engine.control_flow.structures import OptionalValue, containers_in, is_record
 from fxgrad.engine.control_flow.variables import Names, cells_of, truth, write
 from fxgrad.engine.frontend.protocol import written
 from fxgrad.engine.ops.comparison import not_ as logical_not
@@ -89,34 +91,36 @@ Passed = Callable[[], tuple[set[str], set[str]]] | None
 """Returns which names functions change that they are passed to, and which nothing changes."""
 
 
-def _names(live: Sequence[str], turn: Sequence[str], stored: Sequence[str], passed: Passed) -> Names:
+def _names(live: Sequence[str], turn: Sequence[str], stored: Sequence[str], passed: Passed, optional: Sequence[str],
+           ) -> Names:
     if passed is None:
-        return Names(live, stored, turn)
+        return Names(live, stored, turn, optional)
     changed, unchanged = passed()
     return Names([name for name in live if name not in unchanged], [*{*stored, *changed}],
-                 [name for name in turn if name not in unchanged])
+                 [name for name in turn if name not in unchanged], optional)
 
 
 def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], stored: Sequence[str],
-        passed: Passed, what: str = "if", returned: bool | None = None) -> None:
+        passed: Passed, what: str = "if", returned: bool | None = None, optional: Sequence[str] = ()) -> None:
     """Run `then` or `other`; `what` is "rest" for code that a `break`, `continue` or `return` skips.
 
-    `returned` is the condition for which the function has returned, so that it uses no variable afterwards.
+    `returned` is the condition for which the function has returned, so that it uses no variable afterwards. Variables
+    that are `optional` may be None on one side.
     """
     if is_unknown(condition):
         refuse_in_try("if")
-        stage_branch(condition, then, other, _names(live, (), stored, passed), what, returned)
+        stage_branch(condition, then, other, _names(live, (), stored, passed, optional), what, returned)
     elif condition:
         then()
     elif other is not None:
         other()
 
 
-def if_expression(condition: Any, then: Thunk, other: Thunk) -> Any:
-    """Return `then() if condition else other()`."""
+def if_expression(condition: Any, then: Thunk, other: Thunk, optional: bool = False) -> Any:
+    """Return `then() if condition else other()`; one may be None if it is `optional`."""
     if is_unknown(condition):
         refuse_in_try("if")
-        return choose("if", condition, then, other)
+        return choose("if", condition, then, other, optional=optional)
     return then() if condition else other()
 
 
@@ -140,6 +144,24 @@ def _boolean_of_traced(word: str, value: Any, rest: Sequence[Thunk]) -> Any:
     if word == "and":
         return choose(word, value, others, lambda: decided)
     return choose(word, value, lambda: decided, others)
+
+
+def is_none(value: Any) -> Any:
+    """Return whether a value is None, which may be traced."""
+    return not_(value.is_set) if type(value) is OptionalValue else value is None
+
+
+def is_same(one: Any, other: Any) -> Any:
+    """Return `one is other`; a member of an `IntEnum` that a traced condition chose is its number."""
+    if any(type(each) is Tracer for each in (one, other)) and any(
+            isinstance(each, enum.IntEnum | enum.IntFlag) for each in (one, other)):
+        return one == other
+    return one is other
+
+
+def is_true(value: Any) -> Any:
+    """Return a condition that is a variable, which may be None."""
+    return boolean("and", value.is_set, lambda: _truth(value.value)) if type(value) is OptionalValue else value
 
 
 def not_(value: Any) -> Any:
@@ -235,13 +257,13 @@ class _Turns:
 
 
 def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Sequence[str], stored: Sequence[str],
-           passed: Passed) -> None:
+           passed: Passed, optional: Sequence[str] = ()) -> None:
     """Run `while test(): body()`."""
     if current.get() is None:  # all values are known
         while test():
             body()
         return
-    names = functools.partial(_names, live, turn, stored, passed)
+    names = functools.partial(_names, live, turn, stored, passed, optional)
     mark = Mark(cells_of(test, body))
     condition = test()
     if is_unknown(condition):
@@ -286,10 +308,10 @@ class Sequences:
 
 
 def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: Sequence[str], turn: Sequence[str],
-         stored: Sequence[str], passed: Passed) -> None:
+         stored: Sequence[str], passed: Passed, optional: Sequence[str] = ()) -> None:
     """Run `for item in iterable: body(item)` until `stopped()`."""
     iterable = _as_sequence(iterable) if type(iterable) is TracedSlice else iterable
-    items, names = iterable, functools.partial(_names, live, turn, stored, passed)
+    items, names = iterable, functools.partial(_names, live, turn, stored, passed, optional)
     if isinstance(iterable, Sequences):
         if is_unknown(iterable.length):
             refuse_in_try("for")
@@ -360,6 +382,55 @@ def _as_sequence(iterable: Any) -> Sequences | None:
         numbers = fnp.asarray(np.asarray(iterable, dtype))
         return Sequences(len(iterable), lambda number: convert(numbers[number], dtype, weak), lambda: iter(iterable))
     return None
+
+
+def numbered(plain: Thunk, bounds: Thunk, reads_elements: bool, *wholes: tuple[Thunk, Thunk, bool]) -> Any:
+    """Return what a loop goes over that may change the rows of an array: rows by their numbers, if there is one.
+
+    A whole has the array, its place, and whether its columns are meant. Elements are read at the beginning of a turn,
+    if `reads_elements`. Otherwise, as for bounds that are not known, it is what `plain` returns.
+    """
+    for array, place_of, columns in wholes if current.get() is not None else ():
+        whole = array()
+        if is_array(whole):
+            axes, shape, limits = np.ndim(whole), np.shape(whole), bounds()
+            if not (axes == 2 if columns else axes > 1 or reads_elements) or limits[2] == 0 or not all(
+                    each is None or isinstance(each, int | np.integer) for each in limits):
+                break
+            return _rows_of(RowSource(array, place_of, columns), builtins.range(shape[columns])[slice(*limits)], axes)
+    return plain()
+
+
+def _rows_of(source: RowSource, numbers: builtins.range, axes: int) -> Sequences:
+    """Return the rows of an array with these numbers, or its elements if it has one axis."""
+    def row(number: Any) -> Any:
+        return Row(source, number).value if axes == 1 else fresh(Row(source, number))
+
+    counted = cast(Sequences, _as_sequence(numbers))
+    return Sequences(counted.length, lambda number: row(counted.item(number)), lambda: map(row, numbers))
+
+
+def true_places(function: Any, mask: Any, form: str) -> Any:
+    """Return the places of the true elements of a mask, with True; of a traced one all, with whether they are true.
+
+    `form` is that of `TruePlaces`: with "first", the mask has one axis.
+    """
+    name = getattr(function, "__name__", "")
+    if is_unknown(mask) and any(function is getattr(each, name, None) for each in (np, fnp)) and (
+            len(mask.shape) == 1 or (mask.shape and form != "first")):
+        chosen = fnp.ravel(mask if mask.dtype == dtypes.bool_ else mask != 0)
+
+        def item_of(number: Any) -> tuple[Any, Any]:
+            place: list[Any] = []
+            rest = number
+            for size in mask.shape[:0:-1]:
+                place.insert(0, rest % size)
+                rest = rest // size
+            return (rest, *place) if form == "zip" or name == "argwhere" else number, chosen[number]
+        return Sequences(chosen.shape[0], item_of, lambda: map(item_of, builtins.range(chosen.shape[0])))
+    found = called(function)(mask)
+    places = found[0] if form == "first" else zip(*found, strict=True) if form == "zip" else found
+    return zip(places, itertools.repeat(True), strict=False)
 
 
 def sequence(function: Any) -> Any:
@@ -513,6 +584,11 @@ def _call_numpy(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Return `function(*args)` of NumPy; it does not see by itself that a list holds traced numbers."""
     if has_traced_slice(args):
         return call_on_slices(function, *args, **kwargs)
+    if len(args) == 1 and not kwargs and any(function is each for each in (np.nonzero, np.where, np.flatnonzero)) and (
+            is_unknown(args[0]) and (args[0].ndim == 1 or (args[0].ndim and function is np.flatnonzero))):
+        mask = args[0] if args[0].dtype == dtypes.bool_ else args[0] != 0
+        places = chosen_rows(np.arange(mask.size).reshape(mask.shape), mask)
+        return places if function is np.flatnonzero else (places,)
     lists = [each for each in args if type(each) is list]
     number: Any = next((leaf for leaf in tree.leaves(lists) if type(leaf) is Tracer), None)
     if number is None or any(type(each) is Tracer for each in args):

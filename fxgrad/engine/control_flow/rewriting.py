@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.engine.control_flow.jumps import JumpLowering, UnsetFlags
@@ -19,13 +19,17 @@ from fxgrad.engine.control_flow.names import (
     OPERATORS,
     RESULT,
     Nodes,
+    arrays_of,
     bound_names,
     changed_by_call,
+    compared_with_none,
     dotted,
     free_names,
     has_walrus,
     is_generated,
+    names_set_if,
     nested_functions,
+    optional_names,
     parameter_names,
     passed_names,
     read_names,
@@ -33,7 +37,14 @@ from fxgrad.engine.control_flow.names import (
     stored_names,
     walk_scope,
 )
-from fxgrad.engine.control_flow.rows import RowsCall, with_numbered_rows
+from fxgrad.engine.control_flow.rows import (
+    LastRows,
+    NumberedRows,
+    TruePlaces,
+    is_transposed,
+    with_numbered_rows,
+    with_true_places,
+)
 from fxgrad.engine.user_source import copy_tree
 
 FunctionNode = ast.FunctionDef | ast.Lambda
@@ -84,8 +95,11 @@ class _Rewriter(ast.NodeTransformer):
         self._count = 0
         self._chosen = 0  # how many expressions are around that a traced condition may choose
         self._asks_depth = False
+        self._has_rows = False
         self._in_iterable = False  # of a comprehension
         self._is_lambda = isinstance(node, ast.Lambda)
+        self._optional: set[str] = set()  # names that may be None, as the code says
+        self._certain: set[str] = set()  # those that are not None where the code stands
 
     def function(self, node: FunctionNode) -> FunctionNode:
         if isinstance(node, ast.Lambda):
@@ -102,12 +116,16 @@ class _Rewriter(ast.NodeTransformer):
         head, body = node.body[:has_text], node.body[has_text:]
         if not body:
             return node
-        body = JumpLowering().function(with_numbered_rows(body))
+        body = with_numbered_rows(with_true_places(body))
+        self._has_rows = any(isinstance(each, NumberedRows) for each in walk_scope(body))
+        body = JumpLowering().function(body)
         nested = _with_methods(nested_functions(body))
         changes = [_changes_of(body), *map(_changes, nested)]
         locals_ = sorted(bound_names(body) - self._global - self._outer - {*self._parameters})
         self._own = {*locals_, *self._parameters}
         self._second_names = {*locals_} & _second_names(body)
+        self._optional = (optional_names(node) & self._own) - set().union(
+            self._outer, *map(free_names, nested_functions(body)))
         self._around -= self._own
         self._changes = {name: each for name, each in self._changes.items() if name not in self._own}
         self._changes |= {each.name: _changes(each) for each in nested
@@ -185,16 +203,17 @@ class _Rewriter(ast.NodeTransformer):
         changed = self._changed_names([*node.body, *node.orelse], node.test, node.live)  # type: ignore[attr-defined]
         reads = self._places_of_nested([*node.body, *node.orelse])
         binds, binds_otherwise = bound_names(node.body), bound_names(node.orelse)
-        defined = [self._inner(then, self._block(node.body), binds, node.body[0], reads=reads)]
+        with_test = self._with_certain(node.test, True, binds), self._with_certain(node.test, False, binds_otherwise)
+        defined = [self._inner(then, with_test[0](self._block, node.body), binds, node.body[0], reads=reads)]
         if node.orelse:
-            defined.append(self._inner(other, self._block(node.orelse), binds_otherwise, node.orelse[0]))
+            defined.append(self._inner(other, with_test[1](self._block, node.orelse), binds_otherwise, node.orelse[0]))
         test = node.test
-        args = [self.visit(test), _name(then, ast.Load(), test),
+        args = [self._condition(test), _name(then, ast.Load(), test),
                 _name(other, ast.Load(), test) if node.orelse else _constant(None, test), *changed]
         if isinstance(test, UnsetFlags) or hasattr(node, "returned"):
             what = "rest" if isinstance(test, UnsetFlags) else "if"
             args += [_constant(what, test), _constant(getattr(node, "returned", None), test)]
-        choose = self._call("if_", args, test)
+        choose = self._with_optional(self._call("if_", args, test))
         return [*defined, _at(ast.Expr(choose), test)]
 
     def _raising_branch(self, node: ast.If, raises: bool) -> ast.stmt:
@@ -221,13 +240,13 @@ class _Rewriter(ast.NodeTransformer):
         flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
         changed = self._changed_names(node.body, node.test, node.live, node.turn)  # type: ignore[attr-defined]
         reads, binds = self._places_of_nested(node.body), bound_names(node.body)
-        condition = self.visit(node.test)
+        condition = self._condition(node.test)
         if flags:
             condition = self._call("boolean", [_constant("and", node.test), self._unset(flags, node.test),
                                                _thunk(condition)], node.test)
         returns = _at(ast.Return(condition), node.test)
-        call = self._call("while_", [_name(test, ast.Load(), node.test), _name(body, ast.Load(), node.test), *changed],
-                          node.test)
+        call = self._with_optional(self._call("while_", [
+            _name(test, ast.Load(), node.test), _name(body, ast.Load(), node.test), *changed], node.test))
         return [self._inner(test, [returns], set(), node.test),
                 self._inner(body, self._block(node.body), binds, node.body[0], reads=reads),
                 _at(ast.Expr(call), node.test)]
@@ -247,8 +266,26 @@ class _Rewriter(ast.NodeTransformer):
         if flags:
             defined.append(self._inner(stopped, [_at(ast.Return(self._unset(flags, at)), at)], set(), at))
             stops = _name(stopped, ast.Load(), at)
-        call = self._call("for_", [self._sequence(node.iter), _name(body, ast.Load(), at), stops, *changed], at)
+        call = self._with_optional(self._call("for_", [
+            self._sequence(node.iter), _name(body, ast.Load(), at), stops, *changed], at))
         return [*defined, _at(ast.Expr(call), at)]
+
+    def _with_optional(self, call: Any) -> Any:
+        """Return a call for a block, with the names that may be None."""
+        if self._optional:
+            call.keywords.append(_at(ast.keyword("optional", _constant(tuple(sorted(self._optional)), call)), call))
+        return call
+
+    def _with_certain(self, test: ast.expr, when: bool, binds: Collection[str] = ()) -> Callable[..., Any]:
+        """Return a function that calls another one for code that runs if a test gives `when`."""
+        found = self._optional and (names_set_if(test, when) & self._optional).difference(binds)
+
+        def call(function: Callable[..., Any], *args: Any) -> Any:
+            around, self._certain = self._certain, self._certain | found
+            made = function(*args)
+            self._certain = around
+            return made
+        return call
 
     def _changed_names(self, body: Sequence[ast.AST], at: ast.AST, *live: set[str]) -> list[ast.expr]:
         """Return the names that a block changes, for each set of live ones, and those whose arrays change in place.
@@ -292,8 +329,13 @@ class _Rewriter(ast.NodeTransformer):
             self._own | self._around)
 
     def _places_of_nested(self, body: Sequence[ast.AST]) -> set[str]:
-        """Return the names that nested functions rebind that a block reads, or whose arrays they change or pass."""
+        """Return the names that nested functions rebind that a block reads, or whose arrays they change or pass.
+
+        So are those whose arrays have rows that the block reads.
+        """
         passed = {name for nested in self._nested_in(body) for name, *_ in self._changes[nested].passed}
+        if self._has_rows:  # they are read through functions of their loop
+            passed.update(name for node in walk_scope(body) if isinstance(node, ast.Name) for name in arrays_of(node))
         return self._changed_by_nested(body) | self._rebound_by_nested(body) | (passed & (self._own | self._around))
 
     def _sequence(self, node: ast.expr) -> ast.expr:
@@ -373,6 +415,8 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> Any:
         value = node.value
         is_result = isinstance(node.targets[0], ast.Name) and node.targets[0].id == RESULT
+        for target in node.targets if self._optional else ():
+            self._keep_none(target, value)
         node.targets = [self.visit(target) for target in node.targets]
         node.value = self._returned(value) if is_result else self._new_containers(value)
         for name in getattr(node, "given_back", ()):
@@ -384,13 +428,22 @@ class _Rewriter(ast.NodeTransformer):
             _at(ast.Expr(self._call("fresh", [_name(each.id, ast.Load(), each)], each)), each)
             for each in lists)] if lists else found
 
+    def _keep_none(self, target: ast.expr, value: ast.expr) -> None:
+        """Mark the values that names get which may be None: they may be it, too."""
+        if isinstance(target, ast.Name) and target.id in self._optional and isinstance(value, ast.Name | ast.IfExp):
+            value.may_be_none = True  # type: ignore[union-attr]
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for pair in zip(target.elts, value.elts, strict=True):
+                self._keep_none(*pair)
+
     def _returned(self, value: ast.expr) -> ast.expr:
         """Return the value of an early `return`."""
         if isinstance(value, ast.Tuple):
             value.elts = [self._returned(each) for each in value.elts]
             return value
-        if isinstance(value, ast.Name) and value.id in self._own:
-            return self._call("returned", [_thunk(value)], value)
+        if isinstance(value, ast.Name) and value.id in self._own and not arrays_of(value):
+            return self._call("returned", [_thunk(value), *(
+                self._of_optional(value) if value.id in self._optional else [])], value)
         return self._new_containers(value)
 
     def visit_Return(self, node: ast.Return) -> Any:
@@ -407,20 +460,26 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         before: list[ast.stmt] = []
+        after: list[ast.stmt] = []
         node.value = self._stored(node.value) if isinstance(node.value, ast.List) else self.visit(node.value)
         if isinstance(node.target, ast.Name):
             name = node.target.id
-            before = [_assign("~operand", node.value, node.value)]
+            if name in self._optional:
+                before.append(_assign(name, self.visit(_name(name, ast.Load(), node)), node))
+            before += [_assign("~operand", node.value, node.value)]
             node.value = _name("~operand", ast.Load(), node.value)
             check = self._call("augmented", [_thunk(_name(name, ast.Load(), node)), _constant(name, node),
                                              node.value], node)
             before.append(_at(ast.Expr(check), node))
+            if arrays_of(node.target):
+                store = self._call("store_row", [_thunk(_name(name, ast.Load(), node))], node)
+                after = [_assign("~operand", _constant(None, node), node), _at(ast.Expr(store), node)]
         shown = _constant(ast.unparse(node.target), node.target)
         node.target = self.visit(node.target)
         if isinstance(node.target, ast.Subscript | ast.Attribute):
             node.target.value = self._call("slots", [node.target.value, shown], node.target)
         found = self._noting_rebinding(node, bound_names(node.target))
-        return [*before, *(found if isinstance(found, list) else [found])]
+        return [*before, *(found if isinstance(found, list) else [found]), *after]
 
     def _noting_rebinding(self, node: ast.stmt, names: Iterable[str]) -> Any:
         checks = self._rebinding(names, node)
@@ -448,8 +507,47 @@ class _Rewriter(ast.NodeTransformer):
             node.value = _at(ast.Subscript(both, _constant(1, node), ast.Load()), node)
         return node
 
-    def visit_RowsCall(self, node: RowsCall) -> Any:
-        return self._call(node.operator, [self.visit(each) for each in node.elts], node)
+    def visit_Name(self, node: ast.Name) -> Any:
+        if not isinstance(node.ctx, ast.Load):
+            return node
+        if arrays_of(node):
+            return self._call("value_of", [node], node)
+        if node.id in self._optional and not hasattr(node, "may_be_none"):
+            return self._call("value_set", [node, *self._of_optional(node)], node)
+        return node
+
+    def _of_optional(self, name: ast.Name) -> list[ast.expr]:
+        """Return the arguments of `value_set` for a name that may be None."""
+        return [_constant(name.id, name), _constant(name.id in self._certain, name)]
+
+    def _condition(self, node: ast.expr) -> ast.expr:
+        """Return a condition; a name that may be None is one."""
+        if isinstance(node, ast.Name) and node.id in self._optional:
+            return self._call("is_true", [node], node)
+        if isinstance(node, ast.BoolOp) and self._optional:
+            return self._boolean(node, self._condition)
+        visited: ast.expr = self.visit(node)
+        return visited
+
+    def visit_NumberedRows(self, node: NumberedRows) -> Any:
+        wholes = [(node.array, False)]
+        if isinstance(node.array, ast.Attribute) and is_transposed(node.array):  # of an array, or of an object
+            wholes.insert(0, (node.array.value, True))
+        rows = [_at(ast.Tuple([_thunk(self.visit(copy_tree(array))), _thunk(self._place(copy_tree(array))), _constant(
+            columns, node)], ast.Load()), node) for array, columns in wholes]
+        bounds = [_constant(None, node) if each is None else self.visit(copy_tree(each)) for each in node.bounds]
+        bounds = bounds or [_constant(None, node)] * 3
+        return self._call("numbered", [
+            _thunk(self.visit(node.elts[0])), _thunk(_at(ast.Tuple(bounds, ast.Load()), node)),
+            _constant(node.reads_elements, node), *rows], node)
+
+    def visit_TruePlaces(self, node: TruePlaces) -> Any:
+        return self._call("true_places", [*map(self.visit, node.elts), _constant(node.form, node)], node)
+
+    def visit_LastRows(self, node: LastRows) -> Any:
+        names: list[ast.expr] = [_name(each.id, ast.Load(), each) for each in node.elts
+                                 if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
+        return self._call("with_values", [_thunk(_at(ast.Tuple(names, ast.Load()), node))], node)
 
     def visit_UnsetFlags(self, node: UnsetFlags) -> Any:
         return self._unset(node.flags, node)
@@ -532,18 +630,29 @@ class _Rewriter(ast.NodeTransformer):
         return self._call("item", [node.value, index], node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        return self._boolean(node, self.visit)
+
+    def _boolean(self, node: ast.BoolOp, visit: Callable[[ast.expr], ast.expr]) -> ast.expr:
+        """Return `and` or `or` of operands as `visit` returns them."""
         word = "and" if isinstance(node.op, ast.And) else "or"
         first, *rest = node.values
         if any(map(has_walrus, rest)):
             node.values = [*(self._known(each, f"`{word}` before :=") for each in node.values[:-1]),
-                           self.visit(node.values[-1])]
+                           visit(node.values[-1])]
             return node
-        return self._call("boolean", [_constant(word, node), self.visit(first), *map(self._choice, rest)], node)
+        args = [_constant(word, node), visit(first)]
+        around = self._certain
+        for before, each in zip(node.values, rest, strict=False):
+            if self._optional:
+                self._certain = self._certain | (names_set_if(before, word == "and") & self._optional)
+            args.append(self._choice(each, visit))
+        self._certain = around
+        return self._call("boolean", args, node)
 
-    def _choice(self, node: ast.expr) -> ast.expr:
+    def _choice(self, node: ast.expr, visit: Callable[[ast.expr], ast.expr]) -> ast.expr:
         """Return the function for an expression that a traced condition may choose."""
         self._chosen += 1
-        found = _thunk(self.visit(node))
+        found = _thunk(visit(node))
         self._chosen -= 1
         return found
 
@@ -552,12 +661,19 @@ class _Rewriter(ast.NodeTransformer):
             node.test = self._known(node.test, "a conditional expression with :=")
             node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
             return node
-        return self._call("if_expression", [
-            self.visit(node.test), self._choice(node.body), self._choice(node.orelse)], node)
+        for each in (node.body, node.orelse) if hasattr(node, "may_be_none") else ():
+            if isinstance(each, ast.Name | ast.IfExp):
+                each.may_be_none = True  # type: ignore[union-attr]
+        sides = [self._with_certain(node.test, when)(self._choice, each, self.visit) for each, when in (
+            (node.body, True), (node.orelse, False))]
+        optional = [_constant(True, node)] if hasattr(node, "may_be_none") else []
+        return self._call("if_expression", [self._condition(node.test), *sides, *optional], node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        if isinstance(node.op, ast.Not):
+            return self._call("not_", [self._condition(node.operand)], node)
         node.operand = self.visit(node.operand)
-        return self._call("not_", [node.operand], node) if isinstance(node.op, ast.Not) else node
+        return node
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
         are_conditions = isinstance(node.op, ast.Add) and all(map(_is_condition, (node.left, node.right)))
@@ -570,10 +686,17 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
             found = self._call("contains", [self.visit(node.comparators[0]), self.visit(node.left)], node)
             return found if isinstance(node.ops[0], ast.In) else self._call("not_", [found], node)
+        if (name := compared_with_none(node)) in self._optional:
+            found = self._call("is_none", [_name(name, ast.Load(), node)], node)
+            return found if isinstance(node.ops[0], ast.Is | ast.Eq) else self._call("not_", [found], node)
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot) and isinstance(
                 node.comparators[0], ast.Constant) and isinstance(node.comparators[0].value, bool):
             node.left = self._call("without_traced_bools", [self.visit(node.left)], node.left)
             return node
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot) and not isinstance(
+                node.comparators[0], ast.Constant):
+            found = self._call("is_same", [self.visit(node.left), self.visit(node.comparators[0])], node)
+            return found if isinstance(node.ops[0], ast.Is) else self._call("not_", [found], node)
         if len(node.ops) == 1 or any(map(has_walrus, node.comparators[1:])):
             self.generic_visit(node)
             return node

@@ -1,11 +1,14 @@
 """Loops over rows and columns of arrays that change them: `for row in m: row /= np.sum(row)`, `for c in m.T: c -= 1`.
 
-The rows are views of the array in NumPy. Such a loop is written twice: as it is, and with `m[k]` in the place of `row`,
-which is `m[k]` with the last `k` after the loop; a column is `m[:, k]`. At run time the second one runs if `m` is an
-array with rows, and traced code may change it. In `for row in m[a:b]` the bounds must be known.
+The rows are views of the array in NumPy. If `m` is an array and a tape records, the name `row` has the number of the
+row in such a loop (`Row`), and is read and changed as `m[k]`; a column is `m[:, k]`. After the loop `row` is `m[k]`
+with the last `k`. In `for row in m[a:b]` the bounds must be known.
 
-Elements of an array that its loop changes, `for i, v in enumerate(x): x[i] = 2 * v`, are read by number too, at the
-beginning of each turn: a third form of the loop, for arrays with one axis.
+Elements of an array that its loop changes, `for i, v in enumerate(x): x[i] = 2 * v`, are read at the beginning of each
+turn.
+
+`for i in np.nonzero(mask)[0]` has as many turns as the mask has elements that are true; if it is traced, it has one for
+each element, and an `if`. So has `for i, j in np.argwhere(mask)`.
 """
 
 from __future__ import annotations
@@ -13,68 +16,119 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from fxgrad.engine.control_flow.arrays import is_array
 from fxgrad.engine.control_flow.names import (
     FUNCTIONS,
     changed_by_call,
-    is_generated,
+    free_names,
     nested_functions,
     rebound_names,
     stored_names,
     walk_scope,
 )
-from fxgrad.engine.tracing.tape import current
-from fxgrad.engine.user_source import copy_tree
 
 
-class RowsCall(ast.Tuple):
-    """A call of `operator`, `has_rows`, `has_elements` or `row_numbers`, with the elements as arguments."""
+class NumberedRows(ast.Tuple):
+    """What a loop goes over for a name that may have the numbers of rows; the only element is the user's expression.
 
-    operator: str
-
-
-def has_rows(*sources: tuple[Any, ...]) -> bool:
-    """Return whether all are arrays with rows that are traced, or may change in traced code.
-
-    Each is an array, whether its columns are meant, and the bounds and step of a slice of them, which must be known.
+    If `reads_elements`, elements of an array with one axis are read at the beginning of each turn.
     """
-    return all(is_array(array) and (np.ndim(array) == 2 if columns else np.ndim(array) > 1) and _can_count(
-        array, columns, *bounds) for array, columns, *bounds in sources)
+
+    reads_elements: bool
+
+    @property
+    def array(self) -> ast.expr:
+        """The array, without the bounds of a slice."""
+        node = self.elts[0]
+        return node.value if isinstance(node, ast.Subscript) and self.bounds else node
+
+    @property
+    def bounds(self) -> list[ast.expr | None]:
+        """The bounds and the step of a slice, if there is one."""
+        return _bounds(self.elts[0])
 
 
-def has_elements(*sources: tuple[Any, ...]) -> bool:
-    """Return whether the same holds for arrays with one axis, whose elements are meant."""
-    return all(is_array(array) and np.ndim(array) == 1 and _can_count(array, *others) for array, *others in sources)
+class LastRows(ast.Tuple):
+    """The names of rows after a loop, which get the last row in the place of its number."""
 
 
-def _can_count(array: Any, columns: bool, *bounds: Any) -> bool:
-    return current.get() is not None and bounds[2] != 0 and all(
-        each is None or isinstance(each, int | np.integer) for each in bounds) and len(
-        row_numbers(array, columns, *bounds)) > 0
+class TruePlaces(ast.Tuple):
+    """What a loop over `np.nonzero(mask)[0]` goes over: the elements are the function and the mask.
+
+    Each item is a place, and whether the element is true. `form` says what the loop takes of the function's result: the
+    "first" part, "all", or "zip" of its parts.
+    """
+
+    form: str
 
 
-def row_numbers(array: Any, columns: bool, *bounds: Any) -> range:
-    """Return the numbers of the rows of `array[a:b:c]`, or of the columns `array.T[a:b:c]`."""
-    return range(np.shape(array)[columns])[slice(*bounds)]
+class _LoopsOverPlaces(ast.NodeTransformer):
+    """Gives the bodies of such loops an `if`."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def visit(self, node: ast.AST) -> Any:
+        return node if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.expr)) else super().visit(node)
+
+    def visit_For(self, node: ast.For) -> Any:
+        self.generic_visit(node)
+        call, form = node.iter, "all"
+        if isinstance(call, ast.Subscript) and isinstance(call.slice, ast.Constant) and call.slice.value == 0:
+            call, form = call.value, "first"
+        elif isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "zip" and (
+                len(call.args) == 1 and isinstance(call.args[0], ast.Starred)):
+            call, form = call.args[0].value, "zip"
+        places = not isinstance(node.target, ast.Name)
+        if not (isinstance(call, ast.Call) and len(call.args) == 1 and not call.keywords
+                and not isinstance(call.args[0], ast.Starred) and isinstance(call.func, ast.Attribute)
+                and call.func.attr in _PLACES.get((form, places), ())):
+            return node
+        self._count += 1
+        at = node.target
+
+        def name(word: str, context: ast.expr_context) -> ast.expr:
+            return ast.copy_location(ast.Name(f"~{word} {self._count}", context), at)
+
+        node.iter = ast.copy_location(TruePlaces([call.func, call.args[0]], ast.Load()), call)
+        node.iter.form = form
+        bound = ast.copy_location(ast.Assign([at], name("place", ast.Load())), at)
+        node.body = [ast.copy_location(ast.If(name("chosen", ast.Load()), [bound, *node.body], []), at)]
+        node.target = ast.copy_location(
+            ast.Tuple([name("place", ast.Store()), name("chosen", ast.Store())], ast.Store()), at)
+        return node
+
+
+_PLACES = {("first", False): ("nonzero", "where"), ("all", False): ("flatnonzero",), ("all", True): ("argwhere",),
+           ("zip", True): ("nonzero", "where")}
+"""The functions of such loops, by what is taken of their results, and whether the target has a name for each axis."""
+
+
+def with_true_places(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the body of a function in which loops over `np.nonzero(mask)[0]` may have a traced mask."""
+    loops = _LoopsOverPlaces()
+    return [loops.visit(statement) for statement in body]
 
 
 def with_numbered_rows(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return the body of a function with the loops over rows that change them written twice."""
+    """Return the body of a function in which the names of rows that loops change may have numbers of rows.
+
+    `arrays` of such a name, in the loop, are the names whose arrays have the row.
+    """
     loops = [node for node in walk_scope(body) if isinstance(node, ast.For)]
-    if not any(map(_changed_rows, loops)):
+    if not any(_changed_rows(node, {}) for node in loops):
         return body
+    others = set().union(*map(free_names, nested_functions(body)), *(
+        node.names for node in walk_scope(body) if isinstance(node, ast.Global)))  # read where they have no numbers
     # A name that is read outside of the loops that bind it has the last row there.
     inside = Counter[str]()
     for node in _outermost(body):
         bound = {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
         inside.update({name: count for name, count in _uses([node]).items() if name in bound})
     uses = _uses(body)
-    writer = _Loops({name for name in uses if uses[name] != inside[name]})
-    return [writer.visit(statement) for statement in body]
+    writer = _Loops(others, {name for name in uses if uses[name] != inside[name]})
+    return [each for statement in body for each in writer.statements(statement)]
 
 
 def _outermost(body: Sequence[ast.AST]) -> list[ast.For]:
@@ -98,27 +152,37 @@ def _uses(body: Sequence[ast.AST]) -> Counter[str]:
     return Counter(each.id for node in body for each in ast.walk(node) if isinstance(each, ast.Name))
 
 
-class _Source(NamedTuple):
-    """Where a name of a loop gets its rows, or columns: from the whole array, or between the bounds of a slice."""
-
-    array: ast.expr
-    columns: bool
-    bounds: ast.Slice | None
-
-
-def _source_of(node: ast.expr, columns: bool) -> _Source | None:
-    """Return what a loop over an expression gets rows from, or columns if it is a `.T` and may be; None for others."""
-    bounds = None
+def _bounds(node: ast.expr) -> list[ast.expr | None]:
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-        bounds, node = node.slice, node.value
-        if not _has_simple_bounds(bounds):
-            return None
-    columns = columns and _is_transposed(node)
-    array = node.value if columns and isinstance(node, ast.Attribute) else node
-    return _Source(array, columns, bounds) if _is_place(array) else None
+        return [node.slice.lower, node.slice.upper, node.slice.step]
+    return []
 
 
-def _is_transposed(node: ast.AST) -> bool:
+def _array_of(node: ast.expr) -> ast.expr | None:
+    """Return the array whose rows a loop over an expression goes over: all, or between the bounds of a slice.
+
+    Of `m.T` it is `m`. None for expressions that need not give the same array when they are read again.
+    """
+    if any(each is not None and not _is_simple(each) for each in _bounds(node)):
+        return None
+    array: ast.expr = node.value if _bounds(node) else node  # type: ignore[attr-defined]
+    array = array.value if is_transposed(array) else array  # type: ignore[attr-defined]
+    inner = array
+    while isinstance(inner, ast.Attribute) or (isinstance(inner, ast.Subscript) and isinstance(
+            inner.slice, ast.Constant)):
+        inner = inner.value
+    return array if isinstance(inner, ast.Name) else None
+
+
+def _is_simple(bound: ast.expr) -> bool:
+    """Return whether a bound is computed from names and numbers, the same each time."""
+    return all(isinstance(
+        each, ast.Constant | ast.Name | ast.Attribute | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.Load)
+        for each in ast.walk(bound))
+
+
+def is_transposed(node: ast.expr) -> bool:
+    """Return whether an expression is `x.T`."""
     return isinstance(node, ast.Attribute) and node.attr == "T"
 
 
@@ -135,154 +199,90 @@ def _items(target: ast.expr, source: ast.expr) -> list[tuple[str, ast.expr]]:
     return []
 
 
-def _changed_rows(node: ast.For, columns: bool = True, used_outside: Collection[str] = ()) -> dict[str, _Source]:
+def _changed_rows(node: ast.For, arrays_of_rows: Mapping[str, Collection[str]]) -> dict[str, ast.expr]:
     """Return the names of the rows of a loop that it may change, and those of other rows of the same arrays.
 
-    If one is used outside of the loop, so that there must be a turn, all names must have rows, and are returned.
+    With each is the array. `arrays_of_rows` are the names whose arrays have the rows of the loops around.
     """
-    items = _items(node.target, node.iter)
-    sources = {name: source for name, each in items if (source := _source_of(each, columns)) is not None}
+    sources = {name: array for name, each in _items(node.target, node.iter) if (array := _array_of(each)) is not None}
     if not sources or node.orelse:
         return {}
     changed = stored_names(node.body) | {
         each.id for statement in walk_scope(node.body) if isinstance(statement, ast.Expr) and isinstance(
             call := statement.value, ast.Call) and changed_by_call(call) is None
         for each in [*call.args, *(keyword.value for keyword in call.keywords)] if isinstance(each, ast.Name)}
-    inner = [each for loop in walk_scope(node.body) if isinstance(loop, ast.For)
-             for each in _items(loop.target, loop.iter)]
-    for name, each in [*inner] * len(inner):  # the rows of a row
-        source = _source_of(each, columns=True)
-        if name in changed and source is not None and isinstance(source.array, ast.Name):
-            changed.add(source.array.id)
-    arrays = {ast.dump(source.array) for name, source in sources.items() if name in changed or (
-        isinstance(source.array, ast.Name) and source.array.id in changed)}
-    rows = {name: source for name, source in sources.items() if ast.dump(source.array) in arrays}
-    if rows.keys() & {*used_outside}:
-        rows = sources if len(items) == len(sources) else {}
-    roots = {each.id for source in rows.values() for each in ast.walk(source.array) if isinstance(each, ast.Name)}
-    targets = {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
-    inside = {each.id for function in nested_functions(node.body) for each in ast.walk(function)
-              if isinstance(each, ast.Name)}
-    if not rows or rebound_names(node.body) & (roots | rows.keys()) or targets & roots or inside & rows.keys():
+    changed.update(array for name in [*changed] for array in arrays_of_rows.get(name, ()))
+    inner = {name: array.id for loop in walk_scope(node.body) if isinstance(loop, ast.For)
+             for name, each in _items(loop.target, loop.iter) if isinstance(array := _array_of(each), ast.Name)}
+    waiting = [*changed]
+    while waiting:  # the rows of a row
+        around = inner.get(waiting.pop())
+        if around is not None and around not in changed:
+            changed.add(around)
+            waiting.append(around)
+    arrays = {ast.dump(array) for name, array in sources.items() if name in changed or (
+        isinstance(array, ast.Name) and array.id in changed)}
+    rows = {name: array for name, array in sources.items() if ast.dump(array) in arrays}
+    roots = {name for array in rows.values() for name in _names(array)}
+    if not rows or rebound_names(node.body) & (roots | rows.keys()) or _names(node.target) & roots:
         return {}
     return rows
 
 
-def _has_simple_bounds(node: ast.Slice) -> bool:
-    """Return whether the bounds of a slice are computed from names and numbers, the same each time."""
-    return all(isinstance(
-        each, ast.Constant | ast.Name | ast.Attribute | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.Load)
-        for bound in (node.lower, node.upper, node.step) if bound is not None for each in ast.walk(bound))
-
-
-def _is_place(node: ast.expr) -> bool:
-    """Return whether an expression is a name, or an attribute or row of one: reading it again gives the same array."""
-    while isinstance(node, ast.Attribute) or (isinstance(node, ast.Subscript) and any(
-            isinstance(each, ast.Name) and is_generated(each.id) for each in ast.walk(node.slice))):
-        node = node.value
-    return isinstance(node, ast.Name)
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 class _Loops(ast.NodeTransformer):
-    """Writes loops over rows twice; names of rows that are `used_outside` get the last one."""
+    """Marks the rows of loops; names of rows that are `used_outside` get the last one after the loop.
 
-    def __init__(self, used_outside: Collection[str]) -> None:
-        self._used_outside, self._count = used_outside, 0
+    `others` are names that stand for no rows.
+    """
+
+    def __init__(self, others: Collection[str], used_outside: Collection[str]) -> None:
+        self._others, self._used_outside = others, used_outside
+        self._arrays: dict[str, tuple[str, ...]] = {}  # the names whose arrays have the rows of the loops around
 
     def visit(self, node: ast.AST) -> Any:
         return node if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else super().visit(node)
 
-    def visit_For(self, node: ast.For) -> Any:
-        found = self._written_twice(node, columns=True)
-        if not any(map(_is_transposed, ast.walk(node.iter))) or found is node:
-            return found
-        found.orelse = [self._written_twice(node, columns=False)]  # `x.T` may be an attribute like others
-        return found
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        if node.id in self._arrays:
+            node.arrays = self._arrays[node.id]  # type: ignore[attr-defined]
+        return node
 
-    def _written_twice(self, node: ast.For, *, columns: bool) -> Any:
-        rows = _changed_rows(node, columns, self._used_outside)
+    def visit_For(self, node: ast.For) -> Any:
+        rows = {name: array for name, array in _changed_rows(node, self._arrays).items() if name not in self._others}
         if not rows:
             return self.generic_visit(node)
-        self._count += 1
-        numbers = {name: f"~row {self._count} {place}" for place, name in enumerate(rows)}
-        target, source = self._numbered(copy_tree(node.target), node.iter, rows, numbers)
-        body = [self.visit(_Rows(rows, numbers).visit(copy_tree(each))) for each in node.body]
-        again = ast.copy_location(ast.For(target, source, body, []), node)
-        after = [self._assignment(name, rows, numbers, node.target) for name in rows if name in self._used_outside]
-        test = self._test("has_rows", rows, node.iter)
-        plain: Any = self.generic_visit(copy_tree(node))
-        stored = stored_names(node.body)
-        elements = {name: source for name, source in rows.items() if not source.columns and isinstance(
-            source.array, ast.Name) and source.array.id in stored}
-        if elements:
-            plain = self._over_elements(node, elements, plain)
-        return ast.copy_location(ast.If(test, [again, *after], [plain]), node)
+        node.iter = self._numbered(node.target, self.visit(node.iter), rows, stored_names(node.body))
+        around = self._arrays
+        self._arrays = around | {name: tuple(dict.fromkeys(
+            each for root in sorted(_names(array)) for each in (root, *around.get(root, ()))))
+            for name, array in rows.items()}
+        node.body = [each for statement in node.body for each in self.statements(statement)]
+        last: list[ast.expr] = [self.visit_Name(ast.copy_location(ast.Name(name, context), node.target))
+                                for name in rows if name in self._used_outside
+                                for context in (ast.Load(), ast.Store())]
+        self._arrays = around
+        after = ast.copy_location(LastRows(last, ast.Load()), node.target)
+        return [node, ast.copy_location(ast.Expr(after), node.target)] if last else node
 
-    def _over_elements(self, node: ast.For, elements: Mapping[str, _Source], plain: ast.stmt) -> ast.If:
-        """Return a loop that reads elements of arrays at the beginning of a turn, or else the plain one."""
-        numbers = {name: f"~row {self._count} of {place}" for place, name in enumerate(elements)}
-        target, source = self._numbered(copy_tree(node.target), node.iter, elements, numbers)
-        begin = [self._assignment(name, elements, numbers, node.target) for name in elements]
-        loop = ast.copy_location(ast.For(target, source, [*begin, *map(self.visit, copy_tree(node.body))], []), node)
-        return ast.copy_location(ast.If(self._test("has_elements", elements, node.iter), [loop], [plain]), node)
+    def statements(self, statement: ast.stmt) -> list[ast.stmt]:
+        """Return a statement, and what stands after it."""
+        found = self.visit(statement)
+        return found if isinstance(found, list) else [found]
 
-    @staticmethod
-    def _assignment(name: str, rows: Mapping[str, _Source], numbers: Mapping[str, str], at: ast.AST) -> ast.stmt:
-        """Return the statement that gives the name of a row its value."""
-        value = _Rows(rows, numbers).visit(ast.copy_location(ast.Name(name, ast.Load()), at))
-        return ast.copy_location(ast.Assign([ast.copy_location(ast.Name(name, ast.Store()), at)], value), at)
-
-    @staticmethod
-    def _test(operator: str, rows: Mapping[str, _Source], at: ast.AST) -> ast.expr:
-        return _call(operator, [ast.copy_location(ast.Tuple(_arguments(each, at), ast.Load()), at)
-                                for each in rows.values()], at)
-
-    def _numbered(self, target: ast.expr, source: ast.expr, rows: Mapping[str, _Source],
-                  numbers: Mapping[str, str]) -> tuple[ast.expr, ast.expr]:
-        """Return a target and what it goes over, with the numbers of the rows in the place of the rows."""
+    def _numbered(self, target: ast.expr, source: ast.expr, rows: Collection[str], stored: Collection[str],
+                  ) -> ast.expr:
+        """Return what a target goes over, with `NumberedRows` for the names of rows."""
         if isinstance(target, ast.Name) and target.id in rows:
-            number = ast.copy_location(ast.Name(numbers[target.id], ast.Store()), target)
-            return number, _call("row_numbers", _arguments(rows[target.id], source), source)
-        if not _items(target, source) or isinstance(target, ast.Name):
-            return target, copy_tree(source)
-        assert isinstance(target, ast.Tuple)
-        assert isinstance(source, ast.Call)
-        first = int(len(source.args) < len(target.elts) or _is_enumerate(source))
-        pairs = [self._numbered(*each, rows, numbers) for each in zip(target.elts[first:], source.args, strict=False)]
-        made = copy_tree(source)
-        made.args[:len(pairs)] = [each for _, each in pairs]
-        target.elts[first:] = [each for each, _ in pairs]
-        return target, made
-
-
-def _is_enumerate(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Name) and node.func.id == "enumerate"
-
-
-def _arguments(source: _Source, at: ast.AST) -> list[ast.expr]:
-    """Return the arguments of `row_numbers` for the rows of a source."""
-    bounds = [None] * 3 if source.bounds is None else [source.bounds.lower, source.bounds.upper, source.bounds.step]
-    return [copy_tree(source.array), *(ast.copy_location(ast.Constant(each), at) if each is None or isinstance(
-        each, bool) else copy_tree(each) for each in (source.columns, *bounds))]
-
-
-def _call(operator: str, arguments: list[ast.expr], at: ast.AST) -> RowsCall:
-    call = ast.copy_location(RowsCall(arguments, ast.Load()), at)
-    call.operator = operator
-    return call
-
-
-class _Rows(ast.NodeTransformer):
-    """Puts `m[k]`, or `m[:, k]`, in the place of the names of rows and columns."""
-
-    def __init__(self, rows: Mapping[str, _Source], numbers: Mapping[str, str]) -> None:
-        self._rows, self._numbers = rows, numbers
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id not in self._rows:
-            return node
-        index: ast.expr = ast.copy_location(ast.Name(self._numbers[node.id], ast.Load()), node)
-        if self._rows[node.id].columns:
-            everything = ast.copy_location(ast.Slice(), node)
-            index = ast.copy_location(ast.Tuple([everything, index], ast.Load()), node)
-        return ast.copy_location(ast.Subscript(copy_tree(self._rows[node.id].array), index, node.ctx), node)
+            found = ast.copy_location(NumberedRows([source], ast.Load()), source)
+            found.reads_elements = isinstance(found.array, ast.Name) and found.array.id in stored
+            return found
+        if _items(target, source) and isinstance(target, ast.Tuple) and isinstance(source, ast.Call):
+            assert isinstance(source.func, ast.Name)
+            targets = target.elts[source.func.id == "enumerate":]
+            source.args[:len(targets)] = [self._numbered(*each, rows, stored) for each in zip(
+                targets, source.args, strict=False)]
+        return source

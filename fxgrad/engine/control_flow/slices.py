@@ -36,7 +36,9 @@ from fxgrad.engine.tracing.tracer import Tracer
 
 
 def item(container: Any, index: Any) -> Any:
-    """Return `container[index]`, which may be traced; a slice with traced bounds gives a `TracedSlice`."""
+    """Return `container[index]`, which may be traced; a slice with traced bounds, or a mask, gives a `TracedSlice`."""
+    if _is_mask(index) and (isinstance(container, np.ndarray) or type(container) is Tracer):
+        return chosen_rows(container, index)
     if type(index) not in (slice, tuple) or not has_unknown_bound(index):
         return blocks.item(container, index)
     if type(container) is TracedSlice:
@@ -46,12 +48,33 @@ def item(container: Any, index: Any) -> Any:
     raise refuse_bound()
 
 
+def _is_mask(index: Any) -> bool:
+    return type(index) is Tracer and is_unknown(index) and bool(index.shape) and index.dtype == dtypes.bool_
+
+
+def _check_mask(mask: Any, shape: Sequence[int]) -> None:
+    if mask.shape != shape[:mask.ndim]:
+        raise refuse(f"a mask of shape {mask.shape} selects from an array of shape {shape}")
+
+
+def chosen_rows(array: Any, mask: Any) -> TracedSlice:
+    """Return `array[mask]` for a traced mask: the elements, or rows, where it is true, and their number."""
+    shape = shape_of(array)
+    _check_mask(mask, shape)
+    places = fnp.argsort(fnp.logical_not(fnp.ravel(mask)), stable=True)
+    rows = fnp.reshape(fnp.asarray(array), (mask.size, *shape[mask.ndim:]))
+    return TracedSlice(rows[places], convert(fnp.sum(mask), np.dtype("int64"), weak=True), _mask_key(mask))
+
+
+def _mask_key(mask: Any) -> Any:
+    return "mask", mask.variable
+
+
 def mask_of(array: Any, index: Any) -> Any:
     """Return which elements an index selects if their number is unknown: by a mask, or a slice; None otherwise."""
     shape = shape_of(array)
-    if is_unknown(index) and bool(index.shape) and index.dtype == dtypes.bool_:
-        if index.shape != shape[:index.ndim]:
-            raise refuse(f"a mask of shape {index.shape} selects from an array of shape {shape}")
+    if _is_mask(index):
+        _check_mask(index, shape)
         return fnp.reshape(index, (*index.shape, *[1] * (len(shape) - index.ndim)))
     if not has_unknown_bound(index):
         return None
@@ -74,6 +97,11 @@ def aligned(array: Any, index: Any, value: Any) -> Any:
     if type(value) is not TracedSlice and not np.shape(value):
         return value
     shape = shape_of(array)
+    if type(value) is TracedSlice and _is_mask(index):
+        if value.key != _mask_key(index):
+            _check_lengths(value.length, fnp.sum(index))
+        place = fnp.clip(fnp.cumsum(fnp.ravel(index)) - 1, 0, max(value.values.shape[0] - 1, 0))
+        return fnp.reshape(value.values[place], (*index.shape, *value.values.shape[1:]))
     entries = _entries(index, shape)
     sliced = [axis for axis, entry in enumerate(entries) if isinstance(entry, slice)]
     values = value.values if type(value) is TracedSlice else fnp.asarray(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from enum import Enum
+from enum import Enum, IntEnum, IntFlag
 from types import FunctionType, MemberDescriptorType
 from typing import Any, NamedTuple
 
@@ -36,7 +36,8 @@ def _is_leaf(value: Any) -> bool:
 
 
 def _is_record_class(kind: type) -> bool:
-    if not kind.__flags__ & _HEAP_TYPE or issubclass(kind, (Enum, Kept, _Ordered, _Parts, _Record, _Word)):
+    if not kind.__flags__ & _HEAP_TYPE or issubclass(
+            kind, (Enum, Kept, _Optional, _Ordered, _Parts, _Record, _Word)):
         return False
     bases = kind.__mro__[:-1]
     return all(base.__flags__ & _HEAP_TYPE for base in bases) and not any(
@@ -99,6 +100,22 @@ class UnknownLength:
         raise NotImplementedError
 
 
+class OptionalValue:
+    """A value, or None if the traced condition `is_set` is false."""
+
+    __slots__ = ("is_set", "value")
+
+    def __init__(self, is_set: Any, value: Any) -> None:
+        self.is_set, self.value = is_set, value
+
+
+class _Optional:
+    """An optional value by its parts."""
+
+    def __init__(self, _: None, values: Sequence[Any]) -> None:
+        self.values = values
+
+
 class _Parts:
     """An array of unknown length by its parts."""
 
@@ -121,6 +138,7 @@ class _Record:
 
 
 tree.register_pytree_node(_Ordered, lambda node: (node.values, node.keys), _Ordered)
+tree.register_pytree_node(_Optional, lambda node: (node.values, None), _Optional)
 tree.register_pytree_node(_Parts, lambda node: (node.values, node.kind), _Parts)
 tree.register_pytree_node(_Record, lambda node: (node.values, node.kind), _Record)
 
@@ -130,6 +148,8 @@ def _packed(value: Any, around: tuple[int, ...] = (), pack: Callable[..., Any] |
     pack = pack or _packed
     if isinstance(value, UnknownLength):
         return _Parts(type(value), value.parts())
+    if type(value) is OptionalValue:
+        return _Optional(None, [value.is_set, pack(value.value, around)])
     if type(value) is dict:
         return _Ordered((*value,), [pack(each, around) for each in value.values()])
     if type(value) in (list, tuple):
@@ -154,6 +174,8 @@ def _unpacked(value: Any) -> Any:
         return made
     if type(value) is _Parts:
         return value.kind.of_parts(value.values)
+    if type(value) is _Optional:
+        return OptionalValue(value.values[0], _unpacked(value.values[1]))
     if type(value) is Kept:
         return value.container
     if type(value) in (list, tuple):
@@ -207,9 +229,39 @@ def flatten(value: Any) -> Flat:
     return Flat(structure, leaves, [aval_of(leaf) if type(leaf) is Tracer else array_aval(leaf) for leaf in leaves])
 
 
+def number_type(leaf: Any, aval: Aval | None) -> Aval | None:
+    """Return the type of a leaf where it differs from another one: members of an `IntEnum` are numbers there."""
+    return array_aval(int(leaf)) if aval is None and isinstance(leaf, IntEnum | IntFlag) else aval
+
+
 def has_unknown_length(flat: Flat) -> bool:
     """Return whether a value is an array of unknown length."""
     return type(tree.unflatten(flat.structure, flat.leaves)) is _Parts
+
+
+_NOTHING: Any = tree.structure(None)
+
+
+def inside_optional(one: Flat | None, other: Flat | None) -> Flat | None:
+    """Return the value that is not None, if a variable has it or None; None if it is no optional one."""
+    if one is None or other is None or one.structure == other.structure:
+        return None
+    values = [flat for flat in (one, other) if flat.structure != _NOTHING]
+    inner = [flatten(each.value) if type(each) is OptionalValue else None
+             for each in (unflatten(flat.structure, flat.leaves) for flat in values)]
+    if len(values) == 2 and inner[0] is inner[1] is None:
+        return None
+    found = inner[0] or values[0]
+    return None if None in found.avals or containers_in(unflatten(found.structure, found.leaves)) else found
+
+
+def as_optional(value: Any, inside: Flat, zeros: Callable[[Aval], Any]) -> OptionalValue:
+    """Return a value, or None, as an optional value; `inside` is one like it."""
+    if type(value) is OptionalValue:
+        return value
+    if value is not None:
+        return OptionalValue(True, value)
+    return OptionalValue(False, unflatten(inside.structure, [zeros(aval) for aval in inside.avals if aval is not None]))
 
 
 def _shown(value: Any) -> str:
@@ -223,6 +275,8 @@ def _shown(value: Any) -> str:
         kind, attributes = value.kind
         inside = ", ".join(f"{name}={_shown(each)}" for name, each in zip(attributes, value.values, strict=True))
         return f"{kind.__name__}({inside})"
+    if type(value) is _Optional:
+        return f"{_shown(value.values[1])} or None"
     if type(value) is _Parts:
         return f"a slice with a traced bound of {_shown(value.values[0])}"
     if type(value) is list:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.blocks import (
@@ -33,6 +35,7 @@ from fxgrad.engine.ops.comparison import ne
 from fxgrad.engine.ops.structural import reshape, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
 
 Cells = Mapping[str, CellType]
 Values = dict[str, Any]
@@ -42,11 +45,14 @@ NOTHING = tree.structure(None)
 class Names(NamedTuple):
     """Names of a block: those it changes that are live after it, those whose arrays it changes in place, and, of a
     loop, those that a turn reads first.
+
+    Of `optional` names the code asks whether they are None.
     """
 
     live: Sequence[str]
     stored: Sequence[str] = ()
     turn: Sequence[str] = ()
+    optional: Collection[str] = ()
 
 
 def cells_of(*functions: FunctionType | None) -> dict[str, CellType]:
@@ -184,7 +190,10 @@ class TracedFunction:
 
     def __init__(self, function: FunctionType, names: Sequence[str] = ()) -> None:
         self.__name__, self.__code__ = function.__name__, function.__code__
-        self.__closure__, self.__defaults__ = function.__closure__, None
+        # The recording of a displayed program keeps what a function closes over: an array would have one more holder.
+        self.__closure__: Any = tuple(cell for cell, value in zip(function.__closure__ or (), read(cells_of(
+            function)).values(), strict=True) if not isinstance(value, np.ndarray | Tracer))
+        self.__defaults__ = None
         kind = inspect.Parameter.POSITIONAL_ONLY
         self.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
 

@@ -94,7 +94,8 @@ A conditional of XLA's on a CPU costs as much; it is a function of its own for t
 def _emit(lax: Any, index: Any, *values: Any, branches: Branches) -> list[Any]:
     together = _out_avals(branches)
     if all(map(_is_short, branches)):
-        which = index > 0 if len(branches) == 2 else lax.clamp(np.int32(0), index, np.int32(len(branches) - 1))
+        last = np.int32(len(branches) - 1)
+        which = lax.gt(index, np.int32(0)) if last == 1 else lax.clamp(np.int32(0), index, last)
         results = [xla_executor.emit(branch, values) for branch in branches]
         return [lax.select_n(which, *cases) for cases in zip(*results, strict=True)]
 

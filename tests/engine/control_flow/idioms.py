@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import enum
 import functools
 import math
 from collections import deque
@@ -378,6 +379,66 @@ def walrus_and_del(x):
     return x + n
 
 
+@case(5.0)
+def set_first_in_each_turn(x):
+    last, word, pair, shape = None, 0, [0.0], np.zeros(2)
+    while True:
+        last, word, pair, shape = 3.0 * x, "half", [x, x + 1.0], np.ones(3) * x
+        x = x * 0.5
+        if x < 0.1:
+            break
+    pair[0] += 1.0
+    for row in np.arange(4.0) * last:
+        pair = (row, row * 2.0)
+        if row > 0.2:
+            break
+    return last * (2.0 if word == "half" else 1.0), pair, shape
+
+
+@case(0.7, 3)
+def over_places_of_true_elements(x, n):
+    values, total, last = np.sin(np.arange(6.0) * x), 0.0, -1
+    for i in np.nonzero(values > 0.2)[0]:
+        total += values[i] * i
+        if total > 2.0:
+            continue
+        last = i
+    for i in np.where(values < n)[0]:
+        if i > 3:
+            break
+        values[i] *= 2.0
+    for k in np.flatnonzero(np.floor(values * 2)):
+        total += k
+    for k in np.nonzero(np.arange(4) % 2)[0]:
+        total += k * x
+    table = np.cos(np.outer(np.arange(3.0), np.arange(2.0)) * x)
+    for i, j in np.argwhere(table > 0.5):
+        total += table[i, j] * (i + 1) + j
+    for i, j in zip(*np.nonzero(table < 0.8)):  # noqa: B905  (of one length)
+        table[i, j] -= i * x
+        if j > n - 3:
+            break
+    return values, total, last, table
+
+
+@case(0.7, 2)
+def elements_that_a_mask_chooses(x, n):
+    v, w, total = np.sin(np.arange(7.0) * x), np.cos(np.outer(np.arange(3.0), np.arange(4.0)) * x), 0.0
+    chosen = v[v > -0.1]
+    for value in v[v > 0]:
+        total += value * value
+        if total > n:
+            break
+    found = [len(chosen), chosen.sum(), np.mean(v[v > -0.5]), np.max(chosen), np.dot(chosen, chosen),
+             w[w > 0.2].sum(), np.sum(w[w[:, 1] > 0.5], axis=0), len(np.nonzero(v > 0)[0]), sum(v[v < 0.2]),
+             np.flatnonzero(v > 0).sum(), np.where(v > 0.1)[0].max()]
+    mask, other = v > 0.1, np.arange(7.0) * x
+    v[mask] = 2.0 * v[mask] + 1.0
+    v[v < 0.5] = 0.1 * v[v < 0.5]
+    other[mask] += v[mask]
+    return found, total, v, other
+
+
 # --- objects --------------------------------------------------------------------------------------------------------
 
 
@@ -396,6 +457,28 @@ class State:
 class Point(NamedTuple):
     x: Any
     y: Any
+
+
+class Light(enum.IntEnum):
+    RED = 0
+    GREEN = 1
+    YELLOW = 2
+
+
+class Crossing:
+    def __init__(self) -> None:
+        self.light, self.kind, self.turns = Light.RED, "crossing", 0
+
+    def step(self, x: Any) -> None:
+        if self.light is Light.RED:
+            if x > 0:
+                self.light = Light.GREEN
+                self.turns += 1
+        elif self.light is not Light.YELLOW:
+            if x < 0:
+                self.light = Light.YELLOW
+        else:
+            self.light = Light.RED
 
 
 class Halving:
@@ -442,6 +525,42 @@ def frozen_dataclass_in_a_loop(x):
     while state.value > 0.5:
         state = State(state.value * 0.7, state.turns + 1)
     return state.value, state.turns
+
+
+@case(0.7)
+def numbers_of_an_enumeration(x):
+    light, timer, log = Light.RED, 0.0, []
+    for k in range(8):
+        timer += abs(np.sin(k * x))
+        if light == Light.RED and timer > 1.0:
+            light, timer = Light.GREEN, 0.0
+        elif light is Light.GREEN and timer > 0.8:
+            light, timer = Light.YELLOW, 0.0
+        elif light is Light.YELLOW and timer > 0.2:
+            light, timer = Light.RED, 0.0
+        log.append(int(light))
+    other = Light.GREEN if x > 1 else Light.YELLOW
+    return log, timer, 1.5 * other, other is Light.GREEN, other is not Light.RED
+
+
+@case(1.3, 5)
+def members_of_an_enumeration_in_loops(x, n):
+    crossing, light, y = Crossing(), Light.RED, x
+    for k in range(n):
+        crossing.step(np.sin(3 * k * x))
+        if y > 1:
+            light = Light.GREEN
+        elif light is Light.GREEN:
+            light = Light.YELLOW
+        y = y * np.array([0.5, 2.0, 3.0])[light] * 0.3
+    match light:
+        case Light.RED:
+            y += 1
+        case Light.GREEN:
+            y += 2
+        case _:
+            y += 3
+    return int(crossing.light), crossing.turns, len(crossing.kind), y
 
 
 @case(2.6)

@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import inspect
+import runpy
+from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -543,6 +546,98 @@ def loops_over_others(x, n):
     return total
 
 
+def nested_loops_over_rows(x, n):
+    t = np.cos(np.arange(12.0).reshape(2, 2, 3) * x)
+    for plane in t:
+        for row in plane:
+            for i, value in enumerate(row):
+                if value > 0.2:
+                    row[i] = value * x
+                row[(i + 1) % 3] += value
+            row -= plane[0, 0]
+    for _ in range(n):
+        for row in t[1]:
+            for j in range(n):
+                row[j % 3] += t[0, 1, 1] * x
+                if row[0] > 2.0:
+                    break
+            row *= 0.5
+    for plane in t:
+        for column in plane.T[1:]:
+            column -= plane[:, 0] * x
+    return t
+
+
+def rows_of_items(x, n):
+    tables = {"a": np.ones((2, 2)) * x, "b": [np.ones((3, 2)) * n, np.arange(4.0).reshape(2, 2) * x]}
+    for row in tables["a"]:
+        row -= x * n
+        if row[0] < 0.0:
+            row[1] = n
+    for row, other in zip(tables["b"][1], tables["b"][0][1:], strict=True):
+        row += other
+        other *= row
+    return tables
+
+
+def doubles_first(rows, x):
+    total = 0.0
+    for row in rows:
+        row[0] = 2.0 * row[0]
+        if row[0] > 2.0:
+            row[1] = x
+        row += [1.0, x]
+        total = total + row[1] + len(row)
+    return total
+
+
+def rows_of_lists_and_arrays(x, n):
+    lists, table = [[1.0, 2.0], [x, x]], np.ones((3, 2)) * x
+    return doubles_first(lists, x), doubles_first(table, x), lists[0][0], lists[1][1], len(lists[1]), table
+
+
+def empty_sequences(x, n):
+    row, m = 3.0, np.ones((2, 2)) * x
+    for value in []:
+        value += 1
+    for row in m[:0]:
+        row += 1
+    for other in np.ones((0, 2)) * x:
+        other += n
+    return row, m
+
+
+def rows_and_elements(x, n):
+    m, v = np.ones((3, 2)) * x, np.arange(3.0) * x
+    for row, value in zip(m, v):  # noqa: B905  (both change)
+        row[0] = value
+        v[2] += 1.0
+        row[1] = value + v[2]
+    for i, (value, row) in enumerate(zip(v, m, strict=True)):
+        if value > x:
+            v[i] = row[0]
+            row[1] = value
+        row[:] = row[::-1]
+        row[1:] = row[:-1]
+    return m, v
+
+
+def rows_by_another_function(x, n):
+    m, total = np.arange(6.0).reshape(3, 2) * x, 0.0
+
+    def first():
+        return row[0]
+
+    for row in m:
+        total += first()
+        print_nothing(row)
+    return total
+
+
+def print_nothing(*values):
+    pass
+
+
 def copies_do_not_change(x, n):
     m, chosen = np.ones((4, 3)) * x, np.array([0, 2])
     for i in range(n):
@@ -570,7 +665,8 @@ CASES = [rows_of_a_matrix, known_rows, slices, rows_in_containers, attributes, r
          orthogonalized, rows_beside_rows, eliminated, two_rows, two_rows_of_a_known_array, pivoted, rows_of_attributes,
          loops_over_rows, rows_of_slices, last_rows, rows_of_parameters_and_attributes, loops_over_others,
          columns_and_several_sources, orthogonal_columns, attributes_of_that_name, elements_of_changed_arrays,
-         copies_do_not_change, an_exception_that_is_caught]
+         nested_loops_over_rows, rows_of_items, rows_of_lists_and_arrays, empty_sequences, rows_and_elements,
+         rows_by_another_function, copies_do_not_change, an_exception_that_is_caught]
 
 
 @pytest.mark.slow
@@ -583,9 +679,28 @@ def test_parts_change_as_in_numpy(function: Any, args: tuple[float, int]) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [rows_of_a_matrix, slices, attributes, two_rows, pivoted, loops_over_rows,
                                       rows_of_slices, columns_and_several_sources, orthogonal_columns,
-                                      elements_of_changed_arrays])
+                                      elements_of_changed_arrays, nested_loops_over_rows, rows_and_elements])
 def test_gradients_and_batches(function: Any) -> None:
     assert_differentiable(function)
+
+
+def test_the_code_of_loops_over_rows_grows_with_their_number(tmp_path: Path) -> None:
+    sizes = []
+    for depth in range(1, 6):
+        lines = ["def f(" + "".join(f"m{k}, " for k in range(depth)) + "x):"]
+        for k in range(depth):
+            lines += [f"{'    ' * (k + 1)}for i{k}, v{k} in enumerate(m{k}):",
+                      f"{'    ' * (k + 2)}m{k}[i{k}] = v{k} * x"]
+        path = tmp_path / f"loops{depth}.py"
+        path.write_text("\n".join([*lines, "    return m0"]) + "\n")
+        sizes.append(_size(python_control_flow(runpy.run_path(str(path))["f"]).converted.__code__))
+    steps = np.diff(sizes)
+    assert max(steps) < 1.2 * min(steps)
+
+
+def _size(code: CodeType) -> int:
+    """Return the number of bytes of code, with that of functions in it."""
+    return len(code.co_code) + sum(_size(each) for each in code.co_consts if isinstance(each, CodeType))
 
 
 # --- parameters that get another array --------------------------------------------------------------------------------

@@ -57,10 +57,13 @@ def test_none_on_one_side_is_refused():
         x = 2 * x
 
     def assigns(x):
-        y = None
+        y = nothing()
         if x > 0:
             y = x
         return y
+
+    def nothing():
+        return None
 
     assert refusal(forgets, 1.0) == (
         "the function returns f64*[] on one path and None on another, and a traced condition chooses. In the place of "

@@ -78,15 +78,6 @@ class Color(enum.Enum):
     BLUE = 2
 
 
-def none_marks_nothing(xs):
-    found = None
-    for x in xs:
-        if x < 2.5:  # here
-            found = x
-            break
-    return 0.0 if found is None else found
-
-
 def none_or_a_pair(xs):
     for i in range(3):
         if xs[i] < 0:
@@ -95,7 +86,7 @@ def none_or_a_pair(xs):
 
 
 def none_before_a_loop(xs):
-    last = None
+    last = {}.get("last")
     while xs[0] > 1:  # here
         last = xs[0]
         xs = xs / 2
@@ -215,8 +206,6 @@ def array_of_a_tuple_changed_in_a_branch(xs):
 
 SIDES = "if the condition of this `if` is true, and"
 REFUSED = [
-    (none_marks_nothing, (f"`found` is f64[] {SIDES} None otherwise. In the place of None, give values of the same "
-      "type, and beside them a flag: found = True on one side, and False on the other")),
     (none_or_a_pair, ("the function returns None on one path and (i64[], f64[]) on another, and a traced condition "
       "chooses. In the place of None, give values of the same type, and beside them a flag: found = True on one side, "
       "and False on the other")),

@@ -522,3 +522,23 @@ def test_an_array_that_a_branch_may_share_is_not_changed_by_an_operator() -> Non
     assert str(refused.value).startswith(
         "b += 1.0 would change a traced array (f64[3]) in place: another name, a container or a view has it too, and "
         "in NumPy would see the change. Write b = b + 1.0\n")
+
+
+def steps_of_a_line_search(b):
+    x = np.zeros(3)
+    for _ in range(3):
+        t = 1.0
+        while np.sum((x - t * b) ** 2) > 1.0:
+            t *= 0.5
+        x -= t * b
+    return np.sum(x * x)
+
+
+def test_gradients_are_recorded_of_arrays_that_change_after_a_loop_that_read_them() -> None:
+    b = np.array([0.5, -1.5, 2.0])
+    gradient = grad(python_control_flow(steps_of_a_line_search))
+    program = fxgrad.make_program(gradient)(b)
+    differences = [(steps_of_a_line_search(b + step) - steps_of_a_line_search(b - step)) / 2e-6
+                   for step in np.eye(3) * 1e-6]
+    np.testing.assert_allclose(program(b), differences, rtol=1e-6)
+    np.testing.assert_allclose(gradient(b), differences, rtol=1e-6)
