@@ -203,9 +203,9 @@ def capture(fun: Callable[..., Any], *paths: str) -> Callable[..., Any]:
 def replace(fun: Callable[..., Any], replacements: Mapping[str, Replacement]) -> Callable[..., Any]:
     """Return `fun` computed with other inner values: `replacements` has a value or a function for each path.
 
-    Paths are those of `capture`. A function takes the value and returns another one of its shape and dtype; an array
-    has the shape of the value, or, for a value in a `scan`, that of all turns stacked; a number stands for an array of
-    it. `"scan[2].h"` is replaced in that turn alone. Whatever is computed from the value takes the new one; derivatives
+    Paths are those of `capture`. A function takes the value and returns another one of its shape and dtype, or one of
+    Python's numbers; an array has the shape of the value, or, for a value in a `scan`, that of all turns stacked; a
+    number stands for an array of it. `"scan[2].h"` is replaced in that turn alone. Whatever is computed from the value takes the new one; derivatives
     flow into what replacements close over.
 
     Raises `ArgumentError` as `capture` does, for a replacement of another shape or dtype, and if Python's control flow
@@ -324,7 +324,10 @@ def _in_turns(chosen: Chosen, action: Action) -> Action:
 
 def _by_function(what: str, chosen: Chosen, function: Callable[[Any], Any]) -> Action:
     def run(value: Any, _: Turn) -> Any:
-        return _fitting(what, chosen, function(value), aval_of(value), "the function returned")
+        new, aval = function(value), aval_of(value)
+        # A number stands for an array of it; an array of another shape is a mistake, as of a reduction.
+        return _fitting(what, chosen, new, aval, "the function returned",
+                        shapes=((), aval.shape) if type(new) in (bool, int, float, complex) else (aval.shape,))
     return run
 
 
@@ -339,10 +342,14 @@ def _by_value(what: str, chosen: Chosen, given: Any, fed: dict[str, Any]) -> Act
     return run
 
 
-def _fitting(what: str, chosen: Chosen, new: Any, aval: Aval, given: str) -> Any:
-    """Return a replacement in the type of the value; raise `ArgumentError` if it is of another shape or dtype."""
+def _fitting(what: str, chosen: Chosen, new: Any, aval: Aval, given: str,
+             shapes: Sequence[tuple[Any, ...]] | None = None) -> Any:
+    """Return a replacement in the type of the value; raise `ArgumentError` if it is of another dtype or shape.
+
+    `shapes` are those it may have, by default that of the value, or none, for a number.
+    """
     found = leaf_aval(new)
-    if found is not None and found.shape in ((), aval.shape) and (found.dtype == aval.dtype or (
+    if found is not None and found.shape in (((), aval.shape) if shapes is None else shapes) and (found.dtype == aval.dtype or (
             found.weak and dtypes.promote((found.dtype, True), (aval.dtype, aval.weak))[0] == aval.dtype)):
         new = new if found.dtype == aval.dtype and found.weak == aval.weak else convert(new, aval.dtype, aval.weak)
         return new if found.shape == aval.shape else fnp.broadcast_to(new, aval.shape)
