@@ -35,6 +35,8 @@ from fxgrad.interop.settings import Settings
 
 _OF_EXPORTED_PROGRAMS = ("call_exported", "No VJP is available")
 """Words of jax's errors for the rules that exported programs lack."""
+_OF_SYMBOLIC_SIZES = ("Symbolic dimension", "non-constant size")
+"""Words of jax's errors for sizes that vary."""
 
 
 def _advice(reason: str) -> str:
@@ -42,6 +44,8 @@ def _advice(reason: str) -> str:
         return ("Exported programs have reverse mode alone: every order where they were exported, where they are read "
                 "the vjp_order of serialize. Export grad(f), hessian(f) or vmap(f), or call them on each row with "
                 "fxgrad.lax.map")
+    if any(words in reason for words in _OF_SYMBOLIC_SIZES):
+        return "Export the gradient, grad(f), or for sizes that are numbers"
     return "Give the function that calls it a rule, with fxgrad.custom_vjp or custom_jvp, or with those of jax"
 
 
@@ -225,7 +229,7 @@ class JaxCall:
             with self.settings.scope():
                 found = import_with_constants(trace_in_mesh(axes_in_scope(), mesh_in_scope(), function, avals))
             jax.lax.optimization_barrier([*filter(is_jax_tracer, found.constants)])  # raises for those that leaked
-        except (NotImplementedError, ValueError) as error:
+        except (NotImplementedError, ValueError, jax.errors.InconclusiveDimensionOperation) as error:
             if isinstance(error, FxgradError):
                 raise
             what = key[0] if isinstance(key[0], str) else key[0][0]

@@ -23,6 +23,8 @@ from fxgrad.engine.transforms.batch import batched_program
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import linearize_program
 from fxgrad.engine.transforms.transpose import transpose_program
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ProgramError, UnsupportedError
 from fxgrad.interop.manual import bind_mesh_around, struct_for_jax, type_in_jax
 
 
@@ -81,7 +83,15 @@ def emit_jvp(program: Program, primals: Sequence[Any], tangents: Sequence[Any], 
              ) -> tuple[list[Any], list[Any]]:
     """Return the outputs of `program` and their tangents, as operations of jax."""
     with bind_mesh_around():
-        known = linearize_program(program, tuple(moving))
+        try:
+            known = linearize_program(program, tuple(moving))
+        except ProgramError as error:
+            if all(type(size) is int for aval in program.in_avals for size in aval.shape):
+                raise
+            # Rules record programs for the sizes of jax's that they meet, which fxgrad cannot compare with its own.
+            raise UnsupportedError(at_user_line(
+                "export: the derivative of the function has no form for sizes that vary. Export the gradient, grad(f), "
+                "or for sizes that are numbers")) from error
     results = apply_in_jax(known.program, [*known.captured, *primals])
     outputs, residuals = results[:len(program.outputs)], results[len(program.outputs):]
     linear, reached = known.extra

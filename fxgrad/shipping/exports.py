@@ -150,7 +150,7 @@ class Exported(Report):
         with x64(self._wide):
             try:
                 written = self._exported.serialize(vjp_order=vjp_order)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, UnsupportedError, jax.errors.InconclusiveDimensionOperation) as error:
                 if any(type(size) is not int for aval in self.in_avals for size in aval.shape):
                     raise UnsupportedError(at_user_line(
                         f"Exported.serialize: the derivative of {self.name} has no form for sizes that vary, "

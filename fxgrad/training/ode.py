@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -93,9 +94,9 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
       the computed values. It has all modes and orders. NumPy keeps every step's state for the backward pass, XLA up to
       128 and recomputes the others.
 
-    Raises `ArgumentError` for times that do not rise, another `adjoint` or `method`, an order below 2, or a pattern
-    that does not fit, `DTypeError` for a stiff `y0` in half precision, `ShapeError` or `TreeError` for a `func` that
-    returns something unlike `y0`.
+    Raises `ArgumentError` for times that do not rise, another `adjoint` or `method`, an order below 2, a pattern that
+    does not fit, or a `func` that does not take (y, t, *args), `DTypeError` for a stiff `y0` in half precision,
+    `ShapeError` or `TreeError` for a `func` that returns something unlike `y0`.
 
     Chen et al., "Neural ordinary differential equations" (2018). Hairer, Nørsett and Wanner, Solving Ordinary
     Differential Equations I, I.14, has the sensitivity equation.
@@ -116,6 +117,7 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
     """
     @transformation("odeint", func)
     def solve(y0: Any, t: Any, *args: Any) -> Any:
+        _check_arity(func, args)
         times = _check_times(t)
         _check_options(adjoint, method, order, sparse)
         start, unpack = _pack(y0)
@@ -205,6 +207,21 @@ def _pack(y: Any) -> tuple[Any, Callable[[Any], Any]]:
         parts = back(vector)
         return tree.unflatten(structure, [part[0] if len(part) == 1 else complex_of(*part) for part in parts])
     return vector, unpack
+
+
+def _check_arity(func: Field, args: tuple[Any, ...]) -> None:
+    """Raise `ArgumentError` unless `func(y, t, *args)` is a call that its signature, if it has one, allows."""
+    try:
+        signature = inspect.signature(func)
+    except (TypeError, ValueError):
+        return  # some builtins have none
+    try:
+        signature.bind(None, None, *args)
+    except TypeError as error:
+        names = ["y", "t", *(f"args[{number}]" for number in range(len(args)))]
+        raise ArgumentError(at_user_line(
+            f"odeint: {function_name(func)} takes {signature}, and is called as func({', '.join(names)}): {error}. "
+            "Write func(y, t, *args), with as many arguments as odeint(func, y0, t, *args) has args")) from None
 
 
 def _check_match(func: Field, y: Any, slope: Any) -> None:

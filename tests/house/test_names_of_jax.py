@@ -515,8 +515,17 @@ def test_tuples_stay_tuples() -> None:
 
 def test_arguments_that_make_no_sense() -> None:
     for argnums in (0.5, None):
-        with pytest.raises(errors.ArgumentError, match=r"where an int or a sequence of ints is needed"):
+        with pytest.raises(errors.ArgumentError, match=rf"grad: argnums is {argnums}, where an int or a sequence of "):
             grad(np.sin, argnums=argnums)(1.0)  # type: ignore[arg-type]
+    for transformed in (grad, fxgrad.value_and_grad, fxgrad.jacfwd, fxgrad.jacrev, fxgrad.hessian, fxgrad.divergence,
+                        fxgrad.value_and_hessian, fxgrad.laplacian, fxgrad.sparsity, fxgrad.make_program):
+        name = transformed.__name__
+        option = "static_argnums" if name == "make_program" else "argnums"
+        with pytest.raises(errors.ArgumentError) as raised:
+            transformed(np.sin, np.ones(3))
+        assert str(raised.value).split("\n")[0] == (
+            f"{name}: {option} is an array of shape (3,), where an int or a sequence of ints is needed, such as "
+            f"(0, 1). Arguments are given to the function that {name} returns: {name}(f)(x)")
     with pytest.raises(errors.DTypeError, match=r"is an array of float64 in foreign byte order; convert it first"):
         jit(np.sin)(np.ones(3, ">f8"))
     with pytest.raises(errors.ArgumentError, match=r"jit: an argument is a matrix, .* Write np\.asarray\(m\)"):

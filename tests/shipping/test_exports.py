@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import re
 import subprocess
 import sys
 import zipfile
@@ -234,6 +235,22 @@ def test_exports_have_the_derivatives_of_the_function(name: str) -> None:
         exported = export(function)(symbolic_spec("n"))
         np.testing.assert_allclose(exported.call(x), function(x), rtol=1e-12)
         assert refusal(lambda: exported.serialize(vjp_order=1)).startswith("Exported.serialize: the derivative of ")
+
+
+@pytest.mark.slow
+def test_derivatives_without_a_form_for_symbolic_sizes() -> None:
+    x = np.array([0.3, -0.7, 1.1])
+
+    def error_of(function: Any) -> str:
+        exported = export(function)(symbolic_spec("n"))
+        return refusal(lambda: fxgrad.grad(lambda x: fnp.sum(exported.call(x)))(x)).split("\n")[0]
+
+    advice = "Export the gradient, grad(f), or for sizes that are numbers"
+    for function in seven_sines, five_squares, lambda x: lax.cond(fnp.sum(x) > 0, seven_sines, five_squares, x):
+        assert error_of(function) == f"export: the derivative of the function has no form for sizes that vary. {advice}"
+    for function in fnp.prod, fnp.cumprod:
+        assert re.fullmatch(r"f_flat is computed by jax, which has no rule for what is asked of it \(pull back\): "
+                            rf".*\. {re.escape(advice)}", error_of(function))
 
 
 @pytest.mark.parametrize("read", [lambda exported: exported,

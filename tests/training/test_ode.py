@@ -379,6 +379,12 @@ def test_row_a13_memory_does_not_depend_on_the_number_of_steps() -> None:
      "odeint: t has the shape (), where a vector of times is needed, the first of them that of y0: np.array([t0, t1])"),
     (lambda: odeint(lambda y, _: y, 1.0, [1.0, 0.0]), ArgumentError,
      "odeint: the times must rise strictly. To go backwards, solve dy/ds = -func(y, -s) at s = -t"),
+    (lambda: odeint(lambda y: y, 1.0, [0.0, 1.0]), ArgumentError,
+     ("odeint: function takes (y), and is called as func(y, t): too many positional arguments. Write func(y, t, "
+      "*args), with as many arguments as odeint(func, y0, t, *args) has args")),
+    (lambda: odeint(lambda y, _, a, b: y, 1.0, [0.0, 1.0], 2.0), ArgumentError,
+     ("odeint: function takes (y, _, a, b), and is called as func(y, t, args[0]): missing a required argument: 'b'. "
+      "Write func(y, t, *args), with as many arguments as odeint(func, y0, t, *args) has args")),
     (lambda: odeint(lambda y, _: y, 1.0, [0.0, 1.0], adjoint="both"), ArgumentError,
      "odeint: adjoint is 'both'; it is 'continuous' or 'discrete'"),
     (lambda: odeint(lambda y, _: np.ones(2), np.ones(3), [0.0, 1.0]), ShapeError,

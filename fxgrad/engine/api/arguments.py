@@ -19,6 +19,7 @@ from fxgrad.engine.frontend.flat import (
     cure_of_leaf,
     leaf_aval,
     nth_name,
+    require_positions,
     transformation,
 )
 from fxgrad.engine.ops.structural import convert
@@ -69,10 +70,8 @@ def select_arguments(what: str, function: Any, argnums: Argnums, args: tuple[Any
             return Selected([arg], ONE_LEAF, (argnums,), True, function, args)
         leaves, structure = tree.flatten((arg,))
         return Selected(leaves, structure, (argnums,), True, function, args)
+    require_positions(what, "argnums", argnums)
     single = isinstance(argnums, _INTEGERS)
-    if not single and type(argnums) is not tuple and not isinstance(argnums, Sequence):
-        raise ArgumentError(at_user_line(
-            f"{what}: argnums={argnums!r}, where an int or a sequence of ints is needed, such as (0, 1)"))
     numbers = (argnums,) if single else tuple(argnums)  # type: ignore[arg-type]
     positions = tuple([_positive_position(what, function, number, len(args)) for number in numbers])
     if not positions or len(set(positions)) != len(positions):
@@ -323,4 +322,5 @@ def gradient_leaf(value: Any, aval: Aval) -> Any:
 
 
 __all__ = ["Argnums", "Aux", "Selected", "bind_selected", "check_differentiable", "gradient_leaf", "leaf_avals",
-           "match_trees", "select_arguments", "static_positions", "tangent_leaf", "transformation", "split_aux"]
+           "match_trees", "require_positions", "select_arguments", "static_positions", "tangent_leaf", "transformation",
+           "split_aux"]

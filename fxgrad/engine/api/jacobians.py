@@ -17,6 +17,7 @@ from fxgrad.engine.api.arguments import (
     check_chunk_size,
     check_differentiable,
     leaf_avals,
+    require_positions,
     select_arguments,
     transformation,
 )
@@ -155,6 +156,7 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
     if argnames is not None:
         return by_names("hessian", hessian, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
                         chunk_size=chunk_size, sparse=sparse)
+    require_positions("hessian", "argnums", argnums)
     if not _is_dense(sparse):
         return _jacobian_of("hessian", grad(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic,
                             chunk_size, "auto", with_value=False, sparse=sparse, of=fun)
@@ -180,6 +182,7 @@ def value_and_hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bo
     if argnames is not None:
         return by_names("value_and_hessian", value_and_hessian, fun, argnames, argnums, has_aux=has_aux,
                         chunk_size=chunk_size, sparse=sparse)
+    require_positions("value_and_hessian", "argnums", argnums)
 
     def value_aside(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         output = fun(*args, **kwargs)

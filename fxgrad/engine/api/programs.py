@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fxgrad.engine import tree
-from fxgrad.engine.api.arguments import static_positions, transformation
+from fxgrad.engine.api.arguments import require_positions, static_positions, transformation
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.calling import require_all_paths, trace_call, trace_program
 from fxgrad.engine.tracebacks import hide_frames
@@ -28,7 +28,8 @@ def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = 
     raised.
 
     The program holds equal equations once and no dead ones, and transformed code is simplified, without changing a bit
-    of the results. With `as_recorded` all equations stay as recorded.
+    of the results. With `as_recorded` all equations stay as recorded. Raises `ArgumentError` for `static_argnums` that
+    are no positions, as in `make_program(fun, x)`.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> function = lambda x: fnp.sin(x) * fnp.sin(x)
@@ -36,6 +37,8 @@ def make_program(fun: Callable[..., Any], static_argnums: int | Sequence[int] = 
     >>> len(program.equations), len(fxgrad.make_program(function, as_recorded=True)(1.0).equations)
     (2, 3)
     """
+    require_positions("make_program", "static_argnums", static_argnums)
+
     @transformation("make_program", fun)
     @hide_frames
     def traced_program(*args: Any, **kwargs: Any) -> Program:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
 from jax.experimental.sparse import BCOO
+
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import UnsupportedError
 
 
 @jax.tree_util.register_pytree_node_class
@@ -24,6 +29,26 @@ class Matrix(BCOO):
         shape, self.indices_sorted, self.unique_indices = aux_data
         self.shape = (*getattr(self.data, "shape", ())[:-1], *shape)
         return self
+
+
+def _of_known_entries(name: str, example: str) -> Any:
+    """Return jax's method, which refuses traced entries; `example` is what to write for them."""
+    method = getattr(BCOO, name)
+
+    @functools.wraps(method)
+    def called(self: Matrix, *args: Any, **kwargs: Any) -> Any:
+        if type(self.data) is Tracer or any(type(arg) is Tracer for arg in args):
+            raise UnsupportedError(at_user_line(
+                "the operations of a sparse matrix are jax's, which cannot trace values that fxgrad traces. Wrap the "
+                f"function that calls them: fxgrad.from_jax({example})"))
+        return method(self, *args, **kwargs)
+    return called
+
+
+for _name, _example in (("todense", "lambda m: m.todense())(m"), ("transpose", "lambda m: m.T)(m"),
+                        ("sum", "lambda m: m.sum())(m"), ("sort_indices", "lambda m: m.sort_indices())(m"),
+                        ("__matmul__", "lambda m, x: m @ x)(m, x"), ("__rmatmul__", "lambda m, x: x @ m)(m, x")):
+    setattr(Matrix, _name, _of_known_entries(_name, _example))
 
 
 def matrix_of(data: Any, indices: Any, shape: tuple[int, int], is_sorted: bool) -> Matrix:

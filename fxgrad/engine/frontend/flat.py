@@ -79,6 +79,9 @@ def transformation(what: str, function: Callable[..., Any], argnums: Any = None,
     if not callable(function):
         raise ArgumentError(at_user_line(
             f"{what} takes a function, got a {type(function).__name__}. Write {what}(f)(x), not {what}(f(x))"))
+    if argnums is not None:
+        require_positions(what, "argnums", argnums)
+
     def decorate(wrapper: Callable[..., Any]) -> Callable[..., Any]:
         functools.update_wrapper(wrapper, function)
         if isinstance(function, Program):
@@ -87,6 +90,20 @@ def transformation(what: str, function: Callable[..., Any], argnums: Any = None,
         return wrapper
 
     return decorate
+
+
+def require_positions(what: str, option: str, given: Any) -> None:
+    """Raise `ArgumentError` for an option that takes positions of arguments if it is an argument itself, or the like.
+
+    The numbers in a sequence are looked at when the function is called.
+    """
+    if type(given) is int or isinstance(given, Sequence | np.integer):
+        return
+    shape = getattr(given, "shape", None)
+    found = repr(given) if shape is None else f"an array of shape {shape}"
+    raise ArgumentError(at_user_line(
+        f"{what}: {option} is {found}, where an int or a sequence of ints is needed, such as (0, 1). Arguments are "
+        f"given to the function that {what} returns: {what}(f)(x)"))
 
 
 def leaf_aval(value: Any) -> Aval | None:

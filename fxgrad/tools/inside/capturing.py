@@ -205,8 +205,8 @@ def replace(fun: Callable[..., Any], replacements: Mapping[str, Replacement]) ->
 
     Paths are those of `capture`. A function takes the value and returns another one of its shape and dtype, or one of
     Python's numbers; an array has the shape of the value, or, for a value in a `scan`, that of all turns stacked; a
-    number stands for an array of it. `"scan[2].h"` is replaced in that turn alone. Whatever is computed from the value takes the new one; derivatives
-    flow into what replacements close over.
+    number stands for an array of it. `"scan[2].h"` is replaced in that turn alone. Whatever is computed from the value
+    takes the new one; derivatives flow into what replacements close over.
 
     Raises `ArgumentError` as `capture` does, for a replacement of another shape or dtype, and if Python's control flow
     would go another way with it.
@@ -349,7 +349,7 @@ def _fitting(what: str, chosen: Chosen, new: Any, aval: Aval, given: str,
     `shapes` are those it may have, by default that of the value, or none, for a number.
     """
     found = leaf_aval(new)
-    if found is not None and found.shape in (((), aval.shape) if shapes is None else shapes) and (found.dtype == aval.dtype or (
+    if found is not None and found.shape in (shapes or ((), aval.shape)) and (found.dtype == aval.dtype or (
             found.weak and dtypes.promote((found.dtype, True), (aval.dtype, aval.weak))[0] == aval.dtype)):
         new = new if found.dtype == aval.dtype and found.weak == aval.weak else convert(new, aval.dtype, aval.weak)
         return new if found.shape == aval.shape else fnp.broadcast_to(new, aval.shape)

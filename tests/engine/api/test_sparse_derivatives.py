@@ -19,7 +19,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.engine.api import sparse_derivatives
 from fxgrad.engine.api.sparse_derivatives import SparsePlan, _Kept
-from fxgrad.errors import ArgumentError, DTypeError, FxgradError
+from fxgrad.errors import ArgumentError, DTypeError, FxgradError, UnsupportedError
 
 N = 12
 EDGES = np.array([[i, (3 * i + 1) % N] for i in range(N)])
@@ -412,6 +412,22 @@ def test_scipy_arrays_have_no_half_precision() -> None:
             "jacobian returns SciPy arrays, which have no float16. Compute in float32, or pass arrays of jax, for a "
             "BCOO")):
         fxgrad.jacobian(lambda x: x * x, sparse=True)(np.ones(3, np.float16))
+
+
+def test_operations_of_traced_matrices_are_those_of_jax() -> None:
+    field = fxgrad.jacobian(lambda x: fnp.sin(x) * x, sparse=True)
+    x = np.ones(3, np.float32)
+    for operation, text in (
+            (lambda m, _: m.todense(), "lambda m: m.todense())(m)"), (lambda m, _: m.T, "lambda m: m.T)(m)"),
+            (lambda m, _: m.sum(), "lambda m: m.sum())(m)"), (lambda m, x: m @ x, "lambda m, x: m @ x)(m, x)"),
+            (lambda m, x: x @ m, "lambda m, x: x @ m)(m, x)")):
+        with pytest.raises(UnsupportedError) as raised:
+            fxgrad.jit(lambda x, operation=operation: operation(field(x), x))(x)
+        assert str(raised.value).split("\n")[0] == (
+            "the operations of a sparse matrix are jax's, which cannot trace values that fxgrad traces. Wrap the "
+            f"function that calls them: fxgrad.from_jax({text}")
+    product = fxgrad.jit(lambda x: fxgrad.from_jax(lambda m, x: m @ x)(field(x), x))(x)
+    np.testing.assert_allclose(product, field(x) @ x, rtol=1e-6)
 
 
 def test_hessians_need_scalar_functions() -> None:
