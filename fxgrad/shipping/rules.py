@@ -290,7 +290,8 @@ _PROGRAMS = {RecordedJvp: ("program",), RecordedVjp: ("forward_program", "backwa
 _OPTIONAL = {"tangents_program"}
 
 
-def _programs_of(rule: RecordedRule) -> list[tuple[str, Program]]:
+def programs_of(rule: RecordedRule) -> list[tuple[str, Program]]:
+    """Return the programs of a rule with the names of their fields."""
     return [(name, found) for name in _PROGRAMS[type(rule)] if (found := getattr(rule, name)) is not None]
 
 
@@ -301,7 +302,7 @@ def rule_to_json(rule: RecordedRule, program: Callable[[Program], Any]) -> dict[
         form["outputs"] = rule.outputs
     if isinstance(rule, RecordedTangent):
         form["reached"] = [*rule.reached]
-    return {**form, **{name: program(each) for name, each in _programs_of(rule)}}
+    return {**form, **{name: program(each) for name, each in programs_of(rule)}}
 
 
 def rule_from_json(form: Any, where: str) -> RecordedRule:
@@ -334,7 +335,7 @@ def read_rule_programs(rule: RecordedRule, form: dict[str, Any], program: Callab
 
 def require_fitting_rules(main: Program, rules: Sequence[RecordedRule]) -> None:
     """Raise `ProgramSyntaxError` for a rule, in `main` or in programs of rules, of other types than its function."""
-    outer = [main, *(found for rule in rules for _, found in _programs_of(rule))]
+    outer = [main, *(found for rule in rules for _, found in programs_of(rule))]
     for equation in (each for program in outer for inner in inner_first(program) for each in inner.equations):
         rule = user_rule(equation)
         if rule is None:

@@ -19,7 +19,7 @@ FACES = {
     "edit": "fxgrad.tools.editing.editor:Editor",
     "html": "fxgrad.text.html:program_html",
     "in_jax": "fxgrad.interop.emission:apply_with_own_derivative",
-    "pickled": "fxgrad.text.pickled:reduce_program",
+    "pickled": "fxgrad.shipping.pickled:reduce_program",
     "python": "fxgrad.shipping.python.writer:python_text",
     "rich": "fxgrad.text.display:render_fitted",
     "text": "fxgrad.text.text_writer:program_text",

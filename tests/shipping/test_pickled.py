@@ -21,8 +21,8 @@ from fxgrad.engine.core.program import Equation, Program, Source, inner_first
 from fxgrad.engine.higher_order.call import library_function
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.errors import UnsupportedError
+from fxgrad.shipping.pickled import RecordedCode
 from fxgrad.text import equal, program_text
-from fxgrad.text.pickled import RecordedCode
 from tests.samples import Sample, all_samples
 
 X = np.array([0.5, -1.0, 2.0])
@@ -232,6 +232,62 @@ def local_primitive() -> Primitive:
         transpose=lambda cotangents, inputs: bind(local_p, *cotangents),
         batch=lambda size, values, axes: (bind(local_p, *values), list(axes)), cost=lambda x: Cost(0, 0))
     return local_p
+
+
+def local_functions() -> dict[str, Any]:
+    """Return functions with rules that no module has under a name."""
+    @fxgrad.custom_vjp
+    def seven_sines(x: Any) -> Any:
+        return fnp.sin(x)
+
+    @fxgrad.custom_jvp
+    def five_squares(x: Any) -> Any:
+        return x * x
+
+    seven_sines.defvjp(lambda x: (seven_sines(x), x), lambda x, cotangent: (7.0 * cotangent * fnp.cos(x),))
+    five_squares.defjvp(lambda primals, tangents: (five_squares(*primals), 5.0 * primals[0] * tangents[0]))
+    return {"custom_vjp": seven_sines, "custom_jvp": five_squares, "batch": fxgrad.vmap(seven_sines),
+            "loop": lambda x: fxgrad.lax.fori_loop(0, 3, lambda _, c: seven_sines(c) + five_squares(c), x),
+            "odeint": lambda x: fxgrad.odeint(lambda y, t: -y * y, x, np.array([0.0, 0.5]))[1]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", local_functions())
+def test_rules_without_a_name_are_recorded(name: str, tmp_path: Path) -> None:
+    function = local_functions()[name]
+
+    def slope(f: Any, x: Any) -> Any:
+        return fxgrad.grad(lambda x: fnp.sum(fnp.sin(f(x))))(x)
+
+    program = fxgrad.make_program(function)(X)
+    again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(program))))
+    assert program_text(again) == program_text(program)
+    np.testing.assert_array_equal(again(X), program(X))
+    np.testing.assert_allclose(slope(again, X), slope(function, X), rtol=1e-13)
+    if name != "odeint":  # whose second derivatives take long
+        np.testing.assert_allclose(fxgrad.grad(lambda x: fnp.sum(slope(again, x)))(X),
+                                   fxgrad.grad(lambda x: fnp.sum(slope(function, x)))(X), rtol=1e-13)
+    derived = fxgrad.make_program(lambda x, t: fxgrad.jvp(function, (x,), (t,))[1])(X, X)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(derived))(X, X), derived(X, X))
+    path = tmp_path / "program"
+    path.write_bytes(pickle.dumps(program))
+    code = ("import pickle, fxgrad, numpy as np, fxgrad.numpy as fnp\n"
+            f"program = pickle.load(open({str(path)!r}, 'rb'))\n"
+            f"x = np.array({X.tolist()})\n"
+            "print(fxgrad.grad(lambda x: fnp.sum(fnp.sin(program(x))))(x).tolist())")
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    np.testing.assert_allclose([float(each) for each in printed.strip("[]\n").split(",")], slope(function, X),
+                               rtol=1e-13)
+
+
+def test_rules_that_can_be_neither_named_nor_recorded_are_left_to_pickle() -> None:
+    @fxgrad.custom_jvp
+    def branching(x: Any) -> Any:
+        return x * 2.0
+
+    branching.defjvp(lambda primals, tangents: (primals[0] * 2.0, tangents[0] if primals[0] > 0 else -tangents[0]))
+    with pytest.raises((AttributeError, pickle.PicklingError), match=r"local object .*branching"):
+        pickle.dumps(fxgrad.make_program(branching)(1.0))
 
 
 def test_primitives_of_a_module_are_found_by_name() -> None:
