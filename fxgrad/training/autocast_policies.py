@@ -26,6 +26,8 @@ __all__ = ["AutocastPolicy", "bfloat16", "float16"]
 
 Named = str | Primitive | Callable[..., Any]
 KINDS: tuple[Kind, ...] = ("half", "full", "follow")
+SOLVERS: dict[str, Kind] = {"implicit": "full"}
+"""Blocks of the library that search a solution, which they would not find in half precision."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,7 @@ class AutocastPolicy(Report):
 
     def block_kind(self, equation: Equation) -> Kind | None:
         """Return the kind of the innermost block that an equation is in, or is, if the policy has one for it."""
-        if not self.blocks:
-            return None
-        blocks = dict(self.blocks)
+        blocks = {**SOLVERS, **dict(self.blocks)}
         name = operation_name(equation)
         for block in (name, *reversed(equation.scope.split("/"))):
             if block in blocks:

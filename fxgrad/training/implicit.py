@@ -16,6 +16,7 @@ from fxgrad.engine.api.checking import check
 from fxgrad.engine.api.custom import custom_jvp
 from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.jacobians import jacobian
+from fxgrad.engine.api.naming import named_scope
 from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import grad
 from fxgrad.engine.core.regions import dependent_outputs
@@ -54,6 +55,7 @@ def implicit(solver: Function | None = None, *, root: Function | None = None, ar
     The solver is any function: a loop of fxgrad's or of Python's, or one of SciPy's. Where its arguments are known, it
     is called with their values. One that cannot be traced needs `like` under `jit` and `vmap`: a container with the
     shapes and dtypes of `x`, or a function of the arguments that returns it; then it is called from compiled code.
+    Under `autocast` solver and condition stay in full precision, unless the policy has the block "@implicit".
 
     Derivatives of all modes and orders cost one linear system in `x`, and no memory for the solver's steps. The system
     is solved by its matrix, or by `solve(matvec, b)` for large ones, such as `fxgrad.scipy.sparse.linalg.gmres`
@@ -128,6 +130,10 @@ class _Problem(NamedTuple):
 
     def solution(self, args: tuple[Any, ...]) -> Any:
         """Return what the solver returns, with the derivatives that follow from the condition."""
+        with named_scope("implicit"):
+            return self._checked_solution(args)
+
+    def _checked_solution(self, args: tuple[Any, ...]) -> Any:
         x = _run(self.solver, args, self.like)
         if not tree.leaves(x):
             raise ArgumentError(at_user_line(

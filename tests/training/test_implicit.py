@@ -398,3 +398,25 @@ def test_a_condition_that_does_not_determine_x_is_named(name, compiled):
 def test_compiled_derivatives_call_nothing_to_check_the_matrix():
     function = fxgrad.jit(fxgrad.grad(implicit(lambda a: fnp.sqrt(a), root=square)))
     assert "callback" not in function.lower(4.0).compile().as_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_autocast_leaves_solver_and_condition_in_full_precision(seed):
+    random = np.random.default_rng(seed)
+    matrix = (random.normal(size=(8, 8)) * 0.1).astype(np.float32)
+    shift = 3.0 * random.normal(size=8).astype(np.float32)
+
+    @fxgrad.implicit(fixed_point=lambda x, matrix, shift: fnp.sin(matrix @ x) + shift)
+    def equilibrium(matrix, shift):
+        return fxgrad.lax.fori_loop(0, 40, lambda _, x: fnp.sin(matrix @ x) + shift, fnp.zeros_like(shift))
+
+    cast = fxgrad.autocast(equilibrium)
+    expected = equilibrium(matrix, shift)
+    for found in cast(matrix, shift), fxgrad.jit(cast)(matrix, shift), fxgrad.vmap(cast)(matrix[None], shift[None])[0]:
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(*(fxgrad.jit(fxgrad.grad(lambda matrix, f=f: fnp.sum(f(matrix, shift))))(matrix)
+                                 for f in (cast, equilibrium)), rtol=1e-4, atol=1e-6)
+    halved = fxgrad.autocast(equilibrium, fxgrad.autocast_policies.bfloat16.with_(half=["@implicit"]))
+    texts = [fxgrad.text.program_text(fxgrad.make_program(fxgrad.jit(f))(matrix, shift)) for f in (cast, halved)]
+    assert ["bf16" in text for text in texts] == [False, True]

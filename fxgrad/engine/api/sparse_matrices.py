@@ -37,7 +37,8 @@ def _of_known_entries(name: str, example: str) -> Any:
 
     @functools.wraps(method)
     def called(self: Matrix, *args: Any, **kwargs: Any) -> Any:
-        if type(self.data) is Tracer or any(type(arg) is Tracer for arg in args):
+        values: tuple[Any, ...] = (self.data, *args)
+        if any(type(value) is Tracer for value in values):
             raise UnsupportedError(at_user_line(
                 "the operations of a sparse matrix are jax's, which cannot trace values that fxgrad traces. Wrap the "
                 f"function that calls them: fxgrad.from_jax({example})"))
