@@ -500,3 +500,15 @@ def test_which_rules_of_the_library_files_do_not_hold() -> None:
     assert found == {"engine/api/closures.py", "interop/jax_modules/custom_batching.py", "training/ode.py",
                      "tools/inside/capturing.py", "tools/inside/stopping.py", "training/curvature/passes.py",
                      "training/implicit.py"}
+
+
+def test_files_hold_no_constants_that_nothing_reads() -> None:
+    table = np.ones((100, 100))
+    for function in (fxgrad.grad(lambda x: fnp.sum(x * x) + fnp.sum(fnp.asarray(table))), lambda x: (table @ x, x)[1],
+                     fxgrad.grad(lambda x: fnp.sum(fnp.sin(x) + table))):
+        file = io.BytesIO()
+        program = fxgrad.save(file, function, np.ones(100))
+        assert program.captured == len(program.constants) == 0
+        assert len(file.getvalue()) < 10_000
+        np.testing.assert_array_equal(fxgrad.load(file)(np.ones(100)), function(np.ones(100)))
+    assert fxgrad.make_program(lambda x: (table @ x, x)[1], as_recorded=True)(np.ones(100)).captured == 1

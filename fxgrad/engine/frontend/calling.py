@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from fxgrad.engine.frontend.flat import (
     trace_flat,
 )
 from fxgrad.engine.frontend.mismatches import ExpectedArguments
+from fxgrad.engine.higher_order.wiring import used_inputs
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.followed import FollowedTape
 from fxgrad.engine.tracing.trace import DISPLAY, SHARED, Mode, join_unchecked_vma, new_tape
@@ -133,7 +135,7 @@ def trace_program(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwa
                   static: Collection[int] = (), as_recorded: bool = False, follow: bool = True) -> Program:
     """Return the closed program of a call, for the function `what`; arguments at `static` are passed unchanged.
 
-    The program is simplified for reading, unless `as_recorded`. With `follow`, Python's control flow takes the path for
+    The program is simplified for reading, and has no constants that nothing reads, unless `as_recorded`. With `follow`, Python's control flow takes the path for
     the values of the arguments, if they have values; the program then holds for that path.
     """
     tape, traced, names, structure = _trace_with_tape(what, fun, args, kwargs, static, follow)
@@ -144,7 +146,18 @@ def trace_program(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwa
                                             signature=signature._replace(out_tree=None))
         signature = signature._replace(path=ControlFlowPath(
             conditions, tuple([each.value for each in tape.asked]), tuple([each.place for each in tape.asked])))
-    return program.replace(constants=traced.captured, signature=signature)
+    program = program.replace(constants=traced.captured, signature=signature)
+    return program if as_recorded else _without_unread_constants(program)
+
+
+def _without_unread_constants(program: Program) -> Program:
+    """Return the program without the constants that nothing reads, as of dead code: files would store them."""
+    count = len(program.constants)
+    read = used_inputs(program)[:count]
+    if all(read):
+        return program
+    return program.replace(inputs=[*itertools.compress(program.inputs, read), *program.inputs[count:]],
+                           captured=sum(read), constants=[*itertools.compress(program.constants, read)])
 
 
 def require_all_paths(what: str, program: Program) -> Program:
