@@ -135,8 +135,9 @@ def trace_program(what: str, fun: Callable[..., Any], args: tuple[Any, ...], kwa
                   static: Collection[int] = (), as_recorded: bool = False, follow: bool = True) -> Program:
     """Return the closed program of a call, for the function `what`; arguments at `static` are passed unchanged.
 
-    The program is simplified for reading, and has no constants that nothing reads, unless `as_recorded`. With `follow`, Python's control flow takes the path for
-    the values of the arguments, if they have values; the program then holds for that path.
+    The program is simplified for reading, and has no constants that nothing reads, unless `as_recorded`. With `follow`,
+    Python's control flow takes the path for the values of the arguments, if they have values; the program then holds
+    for that path.
     """
     tape, traced, names, structure = _trace_with_tape(what, fun, args, kwargs, static, follow)
     signature = Signature(function_name(fun), tuple(names), structure, traced.out_tree, title_of(fun))
