@@ -66,7 +66,7 @@ from fxgrad.engine.control_flow.lending import entered as entered  # noqa: PLC04
 from fxgrad.engine.control_flow.lending import given_back as given_back  # noqa: PLC0414
 from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
-from fxgrad.engine.control_flow.slices import TracedSlice, chosen_rows, has_traced_slice
+from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, places_of_true
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
 from fxgrad.engine.control_flow.structures import OptionalValue, containers_in, is_record
@@ -371,7 +371,8 @@ def _as_sequence(iterable: Any) -> Sequences | None:
         return Sequences(len(iterable), lambda number: first + number * step, lambda: iter(iterable))
     if type(iterable) is TracedSlice:
         values = iterable.values
-        return Sequences(iterable.length, lambda number: values[number], lambda: iter(iterable))
+        length = iterable.length if values.shape[0] else 0
+        return Sequences(length, lambda number: values[number], lambda: iter(iterable if values.shape[0] else ()))
     if isinstance(iterable, np.ndarray) or (type(iterable) is Tracer and iterable.shape):
         rows: Any = iterable
         array = fnp.asarray(rows)
@@ -408,29 +409,6 @@ def _rows_of(source: RowSource, numbers: builtins.range, axes: int) -> Sequences
 
     counted = cast(Sequences, _as_sequence(numbers))
     return Sequences(counted.length, lambda number: row(counted.item(number)), lambda: map(row, numbers))
-
-
-def true_places(function: Any, mask: Any, form: str) -> Any:
-    """Return the places of the true elements of a mask, with True; of a traced one all, with whether they are true.
-
-    `form` is that of `TruePlaces`: with "first", the mask has one axis.
-    """
-    name = getattr(function, "__name__", "")
-    if is_unknown(mask) and any(function is getattr(each, name, None) for each in (np, fnp)) and (
-            len(mask.shape) == 1 or (mask.shape and form != "first")):
-        chosen = fnp.ravel(mask if mask.dtype == dtypes.bool_ else mask != 0)
-
-        def item_of(number: Any) -> tuple[Any, Any]:
-            place: list[Any] = []
-            rest = number
-            for size in mask.shape[:0:-1]:
-                place.insert(0, rest % size)
-                rest = rest // size
-            return (rest, *place) if form == "zip" or name == "argwhere" else number, chosen[number]
-        return Sequences(chosen.shape[0], item_of, lambda: map(item_of, builtins.range(chosen.shape[0])))
-    found = called(function)(mask)
-    places = found[0] if form == "first" else zip(*found, strict=True) if form == "zip" else found
-    return zip(places, itertools.repeat(True), strict=False)
 
 
 def sequence(function: Any) -> Any:
@@ -584,11 +562,9 @@ def _call_numpy(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Return `function(*args)` of NumPy; it does not see by itself that a list holds traced numbers."""
     if has_traced_slice(args):
         return call_on_slices(function, *args, **kwargs)
-    if len(args) == 1 and not kwargs and any(function is each for each in (np.nonzero, np.where, np.flatnonzero)) and (
-            is_unknown(args[0]) and (args[0].ndim == 1 or (args[0].ndim and function is np.flatnonzero))):
-        mask = args[0] if args[0].dtype == dtypes.bool_ else args[0] != 0
-        places = chosen_rows(np.arange(mask.size).reshape(mask.shape), mask)
-        return places if function is np.flatnonzero else (places,)
+    if len(args) == 1 and not kwargs and is_unknown(args[0]) and args[0].shape and any(
+            function is each for each in (np.nonzero, np.where, np.flatnonzero, np.argwhere)):
+        return places_of_true(function.__name__, args[0])
     lists = [each for each in args if type(each) is list]
     number: Any = next((leaf for leaf in tree.leaves(lists) if type(leaf) is Tracer), None)
     if number is None or any(type(each) is Tracer for each in args):

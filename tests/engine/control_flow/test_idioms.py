@@ -15,6 +15,7 @@ import pytest
 import fxgrad
 from fxgrad import grad, jit, python_control_flow, vmap
 from fxgrad.errors import ControlFlowError
+from fxgrad.extend import inner_first
 from fxgrad.testing import check_grads
 from tests.engine.control_flow.idioms import CASES, Ball
 from tests.support.converted import assert_as_numpy
@@ -280,6 +281,17 @@ def special_functions_of_math(x: float, y: float) -> float:
 
 def remainder_by_math(x: float, y: float) -> float:
     return math.remainder(x, y)
+
+
+def test_loops_over_the_places_of_true_elements_are_not_unrolled() -> None:
+    def pairs(x: Any) -> Any:
+        total = 0.0
+        for i in np.nonzero(x > 0)[0]:
+            for j, k in np.argwhere(x.reshape(2, -1) < x[i]):
+                total += x[i] * j - k
+        return total
+    small, large = (fxgrad.make_program(jit(python_control_flow(pairs)))(np.ones(size)) for size in (4, 400))
+    assert [len(each.equations) for each in inner_first(small)] == [len(each.equations) for each in inner_first(large)]
 
 
 def test_special_functions_and_remainders_of_math() -> None:
