@@ -31,7 +31,7 @@ from fxgrad.numpy.arithmetic import add, clip, divide, hypot, logaddexp, maximum
 from fxgrad.numpy.elementwise import absolute, exp, expm1, log, log1p, negative, sqrt, square
 from fxgrad.numpy.elementwise import tanh as hyperbolic_tangent
 from fxgrad.numpy.joining import split
-from fxgrad.numpy.logic import greater, greater_equal, less, less_equal, where
+from fxgrad.numpy.logic import greater, greater_equal, less, less_equal, logical_or, where
 
 __all__ = ["celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh", "identity",
            "leaky_relu", "log1mexp", "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid", "silu", "soft_sign",
@@ -308,7 +308,10 @@ def sparse_plus(x: Any) -> Any:
     >>> sparse_plus([-2.0, 0.0, 2.0])
     array([0.  , 0.25, 2.  ])
     """
-    return where(less_equal(x, -1.0), 0.0, where(greater_equal(x, 1.0), x, divide(square(add(x, 1.0)), 4)))
+    is_left, is_right = less_equal(x, -1.0), greater_equal(x, 1.0)
+    # The square of an infinity, which is not chosen, has no slope.
+    between = where(logical_or(is_left, is_right), 0.0, x)
+    return where(is_left, 0.0, where(is_right, x, divide(square(add(between, 1.0)), 4)))
 
 
 @show_function

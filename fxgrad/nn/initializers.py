@@ -134,7 +134,8 @@ def variance_scaling(scale: Any, mode: str, distribution: str, in_axis: Axes = -
     The `mode` is `"fan_in"` (inputs), `"fan_out"` (outputs), `"fan_avg"` or `"fan_geo_avg"` (their arithmetic or
     geometric mean); both count the elements along axes that are neither `in_axis`, `out_axis` nor `batch_axis`. The
     `distribution` is `"normal"`, `"truncated_normal"` (at two standard deviations) or `"uniform"`; complex numbers are
-    distributed so in the plane. Raises `ArgumentError`, and `ShapeError` for shapes without these axes.
+    distributed so in the plane (truncated ones have 1.9 percent more variance, as in jax). Raises `ArgumentError`, and
+    `ShapeError` for shapes without these axes.
 
     >>> import fxgrad
     >>> weights = variance_scaling(1.0, "fan_in", "uniform")(fxgrad.random.key(0), (300, 2))
@@ -149,6 +150,8 @@ def variance_scaling(scale: Any, mode: str, distribution: str, in_axis: Axes = -
                                          f"{', '.join(map(repr, _DISTRIBUTIONS))}"))
 
     def make(key: Any, shape: Shape, dtype: DType) -> Any:
+        if 0 in shape:
+            return zeros_of(shape, dtype)
         fan = _FANS[mode](*_fans(shape, in_axis, out_axis, batch_axis))
         variance = _number(float(scale) / fan, dtype)
         return _DISTRIBUTIONS[distribution](key, shape, dtype, variance)
@@ -289,8 +292,8 @@ kaiming_uniform, kaiming_normal = he_uniform, he_normal
 def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
     """Return an initializer of matrices with orthogonal columns (rows, if there are fewer) of length `scale`.
 
-    The matrices have their columns along `column_axis`, and all other axes together are the rows. Raises `ShapeError`
-    for shapes with fewer than two axes.
+    The matrices have their columns along `column_axis`, and all other axes together are the rows. Those in half
+    precision are computed in float32. Raises `ShapeError` for shapes with fewer than two axes.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> columns = orthogonal()(fxgrad.random.key(0), (3, 2))
@@ -304,8 +307,9 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
             return zeros_of(shape, dtype)
         axis = axis_of("orthogonal", column_axis, len(shape))
         columns = shape[axis]
-        matrix = random.orthogonal(key, math.prod(shape) // columns, (), dtype, columns)
-        apart = reshape(matrix, (*shape[:axis], *shape[axis + 1:], columns))
+        computed = dtypes.float32 if dtype.itemsize < 4 and dtypes.is_floating(dtype) else dtype
+        matrix = random.orthogonal(key, math.prod(shape) // columns, (), computed, columns)
+        apart = reshape(astype(matrix, dtype), (*shape[:axis], *shape[axis + 1:], columns))
         return multiply(_number(scale, dtype), move_axis(apart, len(shape) - 1, axis))
 
     return _initializer(make, dtype)

@@ -6,8 +6,19 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fxgrad import random
-from fxgrad.engine.frontend.operands import as_array_operand, axes_of, axis_of, inexact_operands, shape_of
+from fxgrad.engine.frontend.operands import (
+    as_array_operand,
+    as_integer,
+    axes_of,
+    axis_of,
+    common_shape,
+    inexact_operands,
+    refuse_complex,
+    shape_of,
+)
 from fxgrad.engine.higher_order.call import library_function_of_arrays
 from fxgrad.engine.ops.exponential import rsqrt
 from fxgrad.engine.ops.structural import reshape
@@ -56,7 +67,7 @@ def dropout(x: Any, rate: float, key: Any = None) -> Any:
     >>> fxgrad.grad(lambda x: np.sum(dropout(x, 0.5, key)))(np.ones(6))
     array([0., 0., 2., 2., 0., 2.])
     """
-    if not isinstance(rate, int | float) or not 0 <= rate <= 1:
+    if not isinstance(rate, int | float | np.integer | np.floating) or not 0 <= rate <= 1:
         raise ArgumentError(at_user_line(f"dropout: rate is {rate!r}, where a number from 0 to 1 is needed"))
     x = inexact_operands(x)[0]
     if key is None or rate == 0:
@@ -77,13 +88,15 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axis = -1, 
     """Return (x - mean) / sqrt(variance + epsilon) · scale + bias, with mean and variance over `axis`.
 
     `scale` and `bias` broadcast to `x`, and may be left out. Half precision is computed in float32; the dtype of the
-    result is that of `x`. Ba, Kiros and Hinton, "Layer normalization" (2016).
+    result is that of `x`. Raises `ShapeError` for a scale or bias that does not broadcast to `x`, `DTypeError` for
+    complex numbers. Ba, Kiros and Hinton, "Layer normalization" (2016).
 
     >>> layer_norm([1.0, 3.0], [2.0, 2.0], epsilon=0.0)
     array([-2.,  2.])
     """
-    x = inexact_operands(x)[0]
+    x = _real_operand("layer_norm", x)
     weights, given = given_arrays(scale=scale, bias=bias)
+    _check_broadcast("layer_norm", x, **dict(zip(given, weights, strict=True)))
     return _layer_norm(x, *weights, axes=axes_of("layer_norm", axis, len(shape_of(x))), epsilon=epsilon, given=given)
 
 
@@ -101,8 +114,9 @@ def rms_norm(x: Any, scale: Any = None, *, axis: Axis = -1, epsilon: float = 1e-
     >>> rms_norm([3.0, -3.0], epsilon=0.0)
     array([ 1., -1.])
     """
-    x = inexact_operands(x)[0]
+    x = _real_operand("rms_norm", x)
     weights, given = given_arrays(scale=scale)
+    _check_broadcast("rms_norm", x, **dict(zip(given, weights, strict=True)))
     return _rms_norm(x, *weights, axes=axes_of("rms_norm", axis, len(shape_of(x))), epsilon=epsilon, given=given)
 
 
@@ -120,14 +134,14 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, axis
 
     `x` has the shape (batch, ..., channels), or its channels at another `axis` but the first; `scale` and `bias` have
     the shape (channels,). One group normalizes over all channels; as many groups as channels are instance
-    normalisation. Raises `ShapeError` unless the channels divide into the groups. Wu and He, "Group normalization"
-    (2018).
+    normalisation. Raises `ShapeError` unless the channels divide into the groups, `ArgumentError` for groups that are
+    no integer, `DTypeError` for complex numbers. Wu and He, "Group normalization" (2018).
 
     >>> group_norm([[1.0, 3.0, 10.0, 30.0]], 2, epsilon=0.0)
     array([[-1.,  1., -1.,  1.]])
     """
-    x = inexact_operands(x)[0]
-    shape = shape_of(x)
+    x = _real_operand("group_norm", x)
+    shape, groups = shape_of(x), as_integer("group_norm", groups)
     place = axis_of("group_norm", axis, len(shape))
     if place == 0 or groups < 1 or shape[place] % groups:
         raise ShapeError(at_user_line(
@@ -154,13 +168,13 @@ def batch_norm(x: Any, scale: Any = None, bias: Any = None, *, mean: Any = None,
 
     The channels are at `axis`; `scale`, `bias` and both statistics have the shape (channels,). With `mean` and
     `variance`, as averaged in training, those are used and returned. Raises `ArgumentError` for one of them without the
-    other. Ioffe and Szegedy, "Batch normalization" (2015).
+    other, `DTypeError` for complex numbers. Ioffe and Szegedy, "Batch normalization" (2015).
 
     >>> result, mean, variance = batch_norm([[1.0], [3.0]], epsilon=0.0)
     >>> result.tolist(), mean.tolist(), variance.tolist()
     ([[-1.0], [1.0]], [2.0], [1.0])
     """
-    x = inexact_operands(x)[0]
+    x = _real_operand("batch_norm", x)
     place = axis_of("batch_norm", axis, len(shape_of(x)))
     if (mean is None) != (variance is None):
         raise ArgumentError(at_user_line("batch_norm: mean= and variance= are given together, or neither is"))
@@ -190,6 +204,21 @@ def _batch_norm(x: Any, mean: Any, variance: Any, *weights: Any, place: int, eps
     mean, variance, *beside = [broadcast_channels(each, place, len(shape_of(x))) for each in (mean, variance, *weights)]
     normal = multiply(subtract(widen_half(x), mean), rsqrt(add(variance, epsilon)))
     return _scale_and_shift(normal, x, beside, given)
+
+
+def _real_operand(what: str, x: Any) -> Any:
+    """Return the array to normalize, as floats: the mean of the squares of complex numbers is no variance."""
+    x = inexact_operands(x)[0]
+    refuse_complex(what, x)
+    return x
+
+
+def _check_broadcast(what: str, x: Any, **arrays: Any) -> None:
+    shape = shape_of(x)
+    for name, array in arrays.items():
+        if common_shape(what, shape, shape_of(array)) != shape:
+            raise ShapeError(at_user_line(f"{what}: {name} has the shape {shape_of(array)}, which does not broadcast "
+                                          f"to that of x, {shape}"))
 
 
 def _check_channels(what: str, channels: int, **arrays: Any) -> None:
@@ -229,7 +258,7 @@ def gru_cell(state: Any, x: Any, input_weights: Any, state_weights: Any, input_b
     With r, z, n the thirds of columns of `x @ input_weights + input_bias`, shape (inputs, 3 size), and r', z', n' those
     of `state @ state_weights + state_bias`, shape (size, 3 size): r = σ(r + r'), z = σ(z + z'), n = tanh(n + r · n'),
     and the result is (1 - z) · n + z · state, as in PyTorch, whose weights are transposed. Raises `ShapeError` for
-    weights of other shapes. Cho et al. (2014).
+    weights and biases of other shapes. Cho et al. (2014).
 
     >>> import numpy as np
     >>> gru_cell(np.ones(2), np.ones(3), np.zeros((3, 6)), np.zeros((2, 6)))
@@ -255,7 +284,7 @@ def lstm_cell(state: tuple[Any, Any], x: Any, input_weights: Any, state_weights:
 
     With i, f, g, o the quarters of columns of `x @ input_weights + input_bias + h @ state_weights + state_bias`, shapes
     (inputs, 4 size) and (size, 4 size): c = σ(f) · c + σ(i) · tanh(g), h = σ(o) · tanh(c), as in PyTorch, whose weights
-    are transposed. Raises `ShapeError` for weights of other shapes. Hochreiter and Schmidhuber (1997).
+    are transposed. Raises `ShapeError` for weights and biases of other shapes. Hochreiter and Schmidhuber (1997).
 
     >>> import numpy as np
     >>> h, c = lstm_cell((np.zeros(2), np.ones(2)), np.ones(3), np.zeros((3, 8)), np.zeros((2, 8)))
@@ -283,11 +312,20 @@ def _cell(what: str, gates: int, state: list[Any], x: Any, input_weights: Any, s
           state_bias: Any) -> list[Any]:
     """Return the arrays that a cell computes with, their shapes checked; zeros for a missing bias."""
     arrays = list(inexact_operands(*state, x, input_weights, state_weights))
+    for name, array in (("state", arrays[0]), ("input", arrays[-3])):
+        if not shape_of(array):
+            raise ShapeError(at_user_line(f"{what}: the {name} is a number, where an array of them is needed, shape "
+                                          "(..., size)"))
     inputs, size = shape_of(arrays[-3])[-1], shape_of(arrays[0])[-1]
     for name, weights, rows in (("input_weights", arrays[-2], inputs), ("state_weights", arrays[-1], size)):
         if shape_of(weights) != (rows, gates * size):
             raise ShapeError(at_user_line(
                 f"{what}: {name} has the shape {shape_of(weights)}, where ({rows}, {gates} * {size}) is needed for an "
                 f"input of {inputs} and a state of {size} numbers"))
+    for name, bias in (("input_bias", input_bias), ("state_bias", state_bias)):
+        if bias is not None and shape_of(as_array_operand(bias)) != (gates * size,):
+            raise ShapeError(at_user_line(
+                f"{what}: {name} has the shape {shape_of(as_array_operand(bias))}, where ({gates} * {size},) is needed "
+                f"for a state of {size} numbers"))
     zeros = zeros_like(arrays[-1][0]) if input_bias is None or state_bias is None else None
     return [*arrays, *(zeros if bias is None else bias for bias in (input_bias, state_bias))]

@@ -183,7 +183,9 @@ def ptp(a: Any, axis: Axis = None, out: Any = None, keepdims: bool = False) -> A
     >>> float(ptp([1.0, 5.0, 2.0]))
     4.0
     """
-    return subtract(max(a, axis, out, keepdims), min(a, axis, out, keepdims))
+    refuse_out("ptp", out)
+    greatest = _extremum("ptp", reductions.reduce_max, maximum, a, axis, keepdims, None, None)
+    return subtract(greatest, _extremum("ptp", reductions.reduce_min, minimum, a, axis, keepdims, None, None))
 
 
 def _position(name: str, operation: Callable[..., Any], a: Any, axis: int | None, keepdims: bool | None) -> Any:
@@ -260,7 +262,8 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     >>> int(count_nonzero([0.0, 2.0, 3.0]))
     2
     """
-    return sum(as_bool(as_array_operand(a)), axis, keepdims=keepdims)
+    nonzero = as_bool(as_array_operand(a))
+    return sum(nonzero, axes_of("count_nonzero", axis, len(shape_of(nonzero))), keepdims=keepdims)
 
 
 def _reduce_as(reduction: Callable[..., Any]) -> Callable[..., Any]:

@@ -83,11 +83,15 @@ def _along_all(transform: Any, name: str, x: Any, type: int, s: Sequence[int] | 
                norm: str | None) -> Any:
     x = as_array_operand(x)
     rank = len(shape_of(x))
-    chosen = axes_of(name, axes, rank) if axes is not None or s is None else tuple(range(rank - len(s), rank))
+    if axes is None:
+        axes = range(rank) if s is None else range(rank - len(s), rank)
+    chosen = axes_of(name, tuple(axes), rank)
     if s is not None and len(s) != len(chosen):
         raise ArgumentError(at_user_line(f"{name}: {len(s)} sizes for {len(chosen)} axes; one for each is needed"))
-    for number, axis in enumerate(chosen):
-        x = transform(x, type, None if s is None else s[number], axis, norm)
+    # The sizes are in the order of `axes`, which need not be ascending.
+    sizes = {} if s is None else {axis_of(name, axis, rank): size for axis, size in zip(axes, s, strict=True)}
+    for axis in chosen:
+        x = transform(x, type, sizes.get(axis), axis, norm)
     return x
 
 

@@ -251,11 +251,16 @@ def _square(gradient: Any) -> Any:
 
 
 def _zeros(params: Parameters) -> Parameters:
-    return tree.map(lambda p: 0 * p, params)
+    return tree.map(_zeros_like, params)
 
 
 def _no_squares(params: Parameters) -> Parameters:
-    return tree.map(lambda p: 0 * (p.real if iscomplexobj(p) else p), params)
+    return tree.map(lambda p: _zeros_like(p.real if iscomplexobj(p) else p), params)
+
+
+def _zeros_like(parameter: Any) -> Any:
+    """Return zeros of the kind of the parameter: where that is an infinity, 0 times it is NaN."""
+    return 0 * parameter ** 0
 
 
 def _rate_after(rate: Any, count: Any) -> Any:

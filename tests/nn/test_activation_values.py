@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import fxgrad
+import fxgrad.numpy as fnp
 from fxgrad import nn
 
 X = np.array([-7.0, -3.5, -2.0, -0.6, -1e-3, 1e-3, 0.4, 1.7, 2.5, 6.5])
@@ -75,6 +76,12 @@ def test_gelu_of_large_numbers_of_half_precision_has_slopes() -> None:
     for found in (slope(x), fxgrad.jit(slope)(x)):
         np.testing.assert_allclose(found, expected, rtol=4e-3, atol=1e-3)
     np.testing.assert_array_equal(nn.gelu(x)[[0, 1, -2, -1]], np.maximum(x, 0)[[0, 1, -2, -1]])
+
+
+def test_slopes_of_sparse_plus_at_infinities() -> None:
+    slope = fxgrad.grad(lambda x: fnp.sum(nn.sparse_plus(x)))
+    for function in (slope, fxgrad.jit(slope)):
+        np.testing.assert_array_equal(function(np.array([-np.inf, -1.0, 0.0, 1.0, np.inf])), [0.0, 0.0, 0.5, 1.0, 1.0])
 
 
 def test_squareplus_of_complex_numbers() -> None:

@@ -12,7 +12,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import nn
-from fxgrad.errors import ArgumentError, ShapeError
+from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.testing import check_grads
 
 KEY = fxgrad.random.key(3)
@@ -67,6 +67,7 @@ def test_rates_keys_and_dtypes() -> None:
     np.testing.assert_array_equal(nn.dropout(X, 0.5), X)
     np.testing.assert_array_equal(nn.dropout(X, 0, KEY), X)
     np.testing.assert_array_equal(nn.dropout(X, 1.0, KEY), 0 * X)
+    np.testing.assert_array_equal(nn.dropout(X, np.float32(0.5), KEY), nn.dropout(X, 0.5, KEY))
     assert nn.dropout(X.astype(np.float16), 0.5, KEY).dtype == np.float16
     np.testing.assert_array_equal(nn.dropout(X, 0.5, fxgrad.random.PRNGKey(3)), nn.dropout(X, 0.5, KEY))
 
@@ -192,6 +193,21 @@ def test_row_p11_recurrent_cells_are_pytorchs() -> None:
      "batch_norm: scale has the shape (3, 4), where (4,), one number for each channel, is needed"),
     (lambda: nn.batch_norm(X, mean=X[0]), ArgumentError,
      "batch_norm: mean= and variance= are given together, or neither is"),
+    (lambda: nn.group_norm(X, 2.0), ArgumentError, "group_norm: an integer is needed, got 2.0"),
+    (lambda: nn.layer_norm(X[0], X), ShapeError,
+     "layer_norm: scale has the shape (3, 4), which does not broadcast to that of x, (4,)"),
+    (lambda: nn.rms_norm(X, X[0, :3]), ShapeError, (
+        "rms_norm: shapes (3, 4) and (3,) do not broadcast; counted from the last, sizes must be equal or 1. Insert an "
+        "axis with x[:, None] or x.reshape(...), or transpose one of them")),
+    *((lambda layer=layer, options=options: layer(X + 1j, *options), DTypeError,  # type: ignore[misc]
+       f"{layer.__name__}: not defined for complex numbers (complex128); use x.real, x.imag or abs(x)")
+      for layer, options in ((nn.layer_norm, ()), (nn.rms_norm, ()), (nn.group_norm, (2,)), (nn.batch_norm, ()))),
+    (lambda: nn.gru_cell(1.0, X, np.ones((4, 12)), np.ones((4, 12))), ShapeError,
+     "gru_cell: the state is a number, where an array of them is needed, shape (..., size)"),
+    (lambda: nn.lstm_cell((X, X), 1.0, np.ones((4, 16)), np.ones((4, 16))), ShapeError,
+     "lstm_cell: the input is a number, where an array of them is needed, shape (..., size)"),
+    (lambda: nn.gru_cell(X, X, np.ones((4, 12)), np.ones((4, 12)), np.ones((2, 3, 12))), ShapeError,
+     "gru_cell: input_bias has the shape (2, 3, 12), where (3 * 4,) is needed for a state of 4 numbers"),
     (lambda: nn.gru_cell(X, X, np.ones((4, 8)), np.ones((4, 12))), ShapeError, (
         "gru_cell: input_weights has the shape (4, 8), where (4, 3 * 4) is needed for an input of 4 and a state of 4 "
         "numbers")),

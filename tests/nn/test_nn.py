@@ -377,6 +377,18 @@ def test_variance_scaling(mode: str, distribution: str) -> None:
     check_initializer("variance_scaling", 1.5, mode, distribution, shape=(5, 2, 3), dtype="complex64", tolerance=1e-5)
 
 
+def test_initializers_of_no_elements_and_of_half_precision() -> None:
+    for shape in ((0, 3), (3, 0), (2, 0, 4)):
+        for initializer in (nn.initializers.he_normal(), nn.initializers.glorot_uniform(),
+                            nn.initializers.orthogonal()):
+            assert initializer(KEY, shape, np.float16).shape == shape
+    for dtype, rtol in (("float16", 2e-3), ("bfloat16", 2e-2)):
+        columns = nn.initializers.orthogonal(2.0)(KEY, (6, 4), dtype)
+        assert columns.dtype == dtype
+        columns = np.asarray(columns, np.float64)
+        np.testing.assert_allclose(columns.T @ columns, 4.0 * np.eye(4), atol=4.0 * rtol)
+
+
 def test_other_initializers() -> None:
     check_initializer("normal", 2.5)
     check_initializer("uniform", 2.5, dtype="bfloat16", tolerance=1e-2)

@@ -634,14 +634,18 @@ def test_eigenvalues_of_very_small_and_very_large_matrices(exponent: float, dtyp
 def test_condition_numbers_of_singular_matrices_are_infinite(p: Any) -> None:
     singular, regular = np.array([[1.0, 2.0], [2.0, 4.0]]), np.array([[1.0, 2.0], [3.0, 5.0]])
     broken = np.array([[1.0, np.nan], [0.0, 1.0]])
-    for function in (fnp.linalg.cond, fxgrad.jit(fnp.linalg.cond, static_argnums=1)):
+    for function in (fnp.linalg.cond, fxgrad.jit(fnp.linalg.cond, static_argnums=1),
+                     lambda x, p: fxgrad.vmap(lambda a: fnp.linalg.cond(a, p))(x) if x.ndim > 2 else np.inf):
         found = np.asarray(function(np.stack([singular, regular, broken]), p))
         np.testing.assert_allclose(found, [np.inf, np.linalg.cond(regular, p), np.nan], rtol=1e-12)
         assert function(singular, p) == np.inf
 
 
 def test_condition_numbers_by_singular_values_are_theirs() -> None:
-    """As in jax, of a matrix of zeros it is not a number."""
+    """As in jax, of a matrix of zeros it is not a number; NumPy's is infinite."""
     for p in (None, 2):
         assert np.isnan(fnp.linalg.cond(np.zeros((2, 2)), p))
+        with_nan = np.array([[1.0, np.nan], [0.0, 1.0]])
+        found = fxgrad.vmap(lambda a, p=p: np.linalg.cond(a, p))(np.stack([np.zeros((2, 2)), with_nan]))
+        np.testing.assert_array_equal(found, [np.inf, np.nan])
         assert fnp.linalg.cond(np.diag([3.0, 2.0]), p) == pytest.approx(1.5)

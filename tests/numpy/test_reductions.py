@@ -181,6 +181,9 @@ def test_messages() -> None:
     x, empty = np.ones((2, 3)), np.ones((0, 3))
     assert message(fnp.sum, x, axis=2, error=AxisError) == (
         "sum: axis 2 of an array with 2 axes; an axis from -2 to 1 is needed")
+    for function in (fnp.ptp, fnp.count_nonzero):
+        assert message(function, x, axis=2, error=AxisError) == (
+            f"{function.__name__}: axis 2 of an array with 2 axes; an axis from -2 to 1 is needed")
     assert message(fnp.sum, x, axis=(0, -2), error=AxisError) == (
         "sum: axis=(0, -2) names an axis twice; name each once")
     assert message(fnp.mean, 1.0, axis=0, error=AxisError) == (

@@ -54,6 +54,10 @@ def test_cosine_transforms_as_scipy(name: str, norm: str | None) -> None:
         np.testing.assert_allclose(ours(A, norm=norm, **options), expected, rtol=5e-12, atol=5e-15)
         rows = fxgrad.vmap(lambda x, o=options: ours(x, norm=norm, **o))(A[None])
         np.testing.assert_allclose(rows[0], expected, atol=1e-15, rtol=5e-12)
+    if several:
+        swapped = {"s": (9, 2), "axes": (1, 0)}
+        expected = theirs(A, norm=norm, **swapped)
+        np.testing.assert_allclose(ours(A, norm=norm, **swapped), expected, rtol=5e-12, atol=5e-15)
     assert ours(A.astype(np.float32), norm=norm).dtype == np.float32
     slope = fxgrad.grad(lambda x: np.sum(ours(x, norm=norm) ** 2))(A)
     np.testing.assert_allclose(np.sum(slope * A), 2 * np.sum(theirs(A, norm=norm) ** 2), rtol=1e-12)

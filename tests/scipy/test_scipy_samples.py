@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -110,6 +111,13 @@ def test_entropy_of_poisson() -> None:
     np.testing.assert_allclose(entropy(mu.astype(np.float32)), entropy(mu), rtol=2e-5, atol=1e-6)
     assert entropy(np.float32(2.0)).dtype == np.float32
     assert np.isnan(entropy(-1.0))
+    assert np.isnan(entropy(math.nan))
+    slope = fxgrad.grad(lambda mu: np.sum(entropy(mu)))
+    tiny = np.array([0.0, 1e-300, 1e-30, 1e-17, 2e-17, 1e-8])
+    for function in (slope, fxgrad.jit(slope)):
+        np.testing.assert_allclose(function(tiny)[1:], -np.log(tiny[1:]) + tiny[1:] * np.log(2.0), rtol=1e-14)
+        assert function(tiny)[0] == np.inf
+        np.testing.assert_allclose(function(tiny[2:].astype(np.float32)), -np.log(tiny[2:]), rtol=3e-6)  # of a sum
     assert entropy(mu, np.zeros((2, 1))).shape == (2, 11)
     check_grads(entropy, (np.array([0.5, 2.0, 30.0, 250.0]),), order=2)
 

@@ -346,6 +346,21 @@ def test_the_slope_of_a_probability_is_the_density(name: str, shapes: tuple[floa
     np.testing.assert_allclose(distribution.cdf(x, *shapes), getattr(scipy.stats, name).cdf(x, *shapes), rtol=1e-14)
 
 
+@pytest.mark.parametrize("name", ["gumbel_r", "gumbel_l", "cauchy", "logistic", "norm"])
+def test_quantiles_at_the_ends_are_infinite_and_so_are_their_slopes(name: str) -> None:
+    ppf = getattr(stats, name).ppf
+    slope = fxgrad.grad(lambda q: np.sum(ppf(q)))
+    for transform in (lambda f: f, fxgrad.jit):
+        np.testing.assert_array_equal(transform(ppf)(np.array([0.0, 1.0, -0.1])), [-np.inf, np.inf, np.nan])
+        np.testing.assert_array_equal(transform(slope)(np.array([0.0, 1.0])), np.inf)
+
+
+def test_a_nan_among_the_parameters_is_one_of_the_result() -> None:
+    for logarithm in (stats.binom.logpmf(1.0, np.nan, 0.5), stats.betabinom.logpmf(1.0, np.nan, 2.0, 3.0),
+                      stats.truncnorm.logpdf(1.0, np.nan, 2.0), stats.truncnorm.logpdf(1.0, 0.0, np.nan)):
+        assert np.isnan(logarithm)
+
+
 def test_small_probabilities() -> None:
     x = np.array([-700.0, -40.0, -1.0, 0.0, 1.0, 40.0])
     np.testing.assert_allclose(stats.laplace.logcdf(x), scipy.stats.laplace.logcdf(x), rtol=1e-13)

@@ -147,6 +147,16 @@ def test_parameters_keep_their_dtype_and_steps_are_optaxs(dtype: str) -> None:
     assert not wrong
 
 
+def test_the_first_state_of_infinities_is_0() -> None:
+    for params in (np.array([-np.inf, np.nan, -1.0], np.float32), jax.numpy.asarray([-jax.numpy.inf, -1.0]), -np.inf,
+                   np.array([complex(-np.inf, 1.0)])):
+        for optimizer in (optim.sgd(0.1, 0.9), optim.adam(0.1), optim.rmsprop(0.1), optim.lion(0.1)):
+            for averages in fxgrad.tree.leaves(optimizer.init(params)):
+                assert np.all(np.equal(averages, 0))
+                assert not np.any(np.signbit(np.real(averages)))
+        assert type(optim.sgd(0.1, 0.9).init(params)) is type(params)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_steps_in_a_loop_and_mapped_are_those_outside(dtype: str) -> None:
     start = np.asarray(jax.numpy.asarray([0.5, -1.5, 2.0], "float32")).astype(jax.numpy.dtype(dtype))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array_operand, axes_of, axis_of, is_concrete, promote_inexact, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, axes_of, axis_of, promote_inexact, shape_of
 from fxgrad.engine.ops import exponential, parts
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.matrices import check_matrices
@@ -18,11 +18,11 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.arithmetic import divide, power
-from fxgrad.numpy.creation import widen_half
+from fxgrad.numpy.creation import eye, widen_half
 from fxgrad.numpy.elementwise import absolute, isnan, sqrt
 from fxgrad.numpy.linalg.decompositions import eigvalsh, svdvals
-from fxgrad.numpy.linalg.solving import inv
-from fxgrad.numpy.logic import greater, logical_and, logical_not, not_equal, where
+from fxgrad.numpy.linalg.solving import inv, slogdet
+from fxgrad.numpy.logic import equal, greater, logical_and, logical_not, not_equal, where
 from fxgrad.numpy.reductions import any, count_nonzero, kept_shape, max, min, sum
 from fxgrad.numpy.shaping import moveaxis
 
@@ -157,23 +157,18 @@ def cond(x: Any, p: Any = None) -> Any:
         result = divide(last, first) if p == -2 else divide(first, last)
     else:
         result = mul(norm(x, p, (-2, -1)), norm(_inverse(x), p, (-2, -1)))
-    if p is None or p == 2:
-        return result
-    unknown = logical_and(isnan(result), logical_not(any(isnan(x), (-2, -1))))
-    return where(unknown, math.inf, result)
+    return result if p is None or p == 2 else infinite_unless_nan(result, x)
+
+
+def infinite_unless_nan(number: Any, x: Any) -> Any:
+    """Return condition numbers with infinity in place of NaN, unless the matrices have a NaN."""
+    return where(logical_and(isnan(number), logical_not(any(isnan(x), (-2, -1)))), math.inf, number)
 
 
 def _inverse(x: Any) -> Any:
-    """Return the inverse, NaN where there is none, where NumPy's raises."""
-    try:
-        return inv(x)
-    except np.linalg.LinAlgError:
-        if not is_concrete(x):
-            raise
-    matrices = np.reshape(x, (-1, *shape_of(x)[-2:]))
-    if len(matrices) == 1:
-        return np.full_like(x, np.nan)
-    return np.reshape([*map(_inverse, matrices)], shape_of(x))
+    """Return the inverse, NaN where there is none; the NumPy kernel of `inv` raises for the whole stack."""
+    is_singular = equal(slogdet(x).sign, 0)[..., None, None]
+    return where(is_singular, math.nan, inv(where(is_singular, eye(shape_of(x)[-1], dtype=aval_of(x).dtype), x)))
 
 
 def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Any:

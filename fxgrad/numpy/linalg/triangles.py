@@ -1,16 +1,19 @@
-"""NumPy's functions of Hermitian matrices: they look at one triangle, those of jax's names at the mean of both."""
+"""NumPy's functions that differ from jax's: those of Hermitian matrices look at one triangle, not the mean of both."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from fxgrad.engine.frontend.operands import as_array_operand
 from fxgrad.engine.ops.matrices import adjoint
 from fxgrad.numpy.linalg.decompositions import EighResult
 from fxgrad.numpy.linalg.decompositions import cholesky as cholesky_
 from fxgrad.numpy.linalg.decompositions import eigh as eigh_
 from fxgrad.numpy.linalg.decompositions import eigvalsh as eigvalsh_
 from fxgrad.numpy.linalg.decompositions import svd as svd_
+from fxgrad.numpy.linalg.norms import cond as cond_
+from fxgrad.numpy.linalg.norms import infinite_unless_nan
 from fxgrad.numpy.linalg.norms import matrix_rank as matrix_rank_
 from fxgrad.numpy.linalg.operands import from_triangle, matrices
 from fxgrad.numpy.linalg.solving import pinv as pinv_
@@ -47,6 +50,11 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = None
     return pinv_(_lower("pinv", a, hermitian), rcond if rtol is None else rtol, hermitian)
 
 
+def cond(x: Any, p: Any = None) -> Any:
+    """Compute `np.linalg.cond`, which is infinite for matrices of zeros."""
+    return infinite_unless_nan(cond_(x, p), as_array_operand(x))
+
+
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
     """Compute `np.linalg.matrix_rank`: `tol` bounds singular values absolutely, `rtol` relative to the largest."""
     a = _lower("matrix_rank", A, hermitian)
@@ -56,5 +64,6 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "cholesky": cholesky, "eigh": eigh, "eigvalsh": eigvalsh, "matrix_rank": matrix_rank, "pinv": pinv, "svd": svd}
+    "cholesky": cholesky, "cond": cond, "eigh": eigh, "eigvalsh": eigvalsh, "matrix_rank": matrix_rank, "pinv": pinv,
+    "svd": svd}
 """By the names in `numpy.linalg`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Sequence
@@ -72,7 +73,7 @@ def continuous(name: str, shapes: str, density: Formula, inside: Formula | None 
             return fnp.subtract(density(z, *values), fnp.log(loc_and_scale[1]))
         within = inside(z, *values)
         point = fnp.where(within, z, anchor(*values) if callable(anchor) else anchor)
-        return fnp.where(within, fnp.subtract(density(point, *values), fnp.log(loc_and_scale[1])), _outside(z))
+        return fnp.where(within, fnp.subtract(density(point, *values), fnp.log(loc_and_scale[1])), _outside(z, *values))
 
     def standard(formula: Formula) -> Formula:
         return lambda z, _, *values: formula(z, *values)
@@ -111,9 +112,10 @@ def log_probability(probability: Any, complement: Any = None) -> Any:
     return fnp.where(near, fnp.log1p(-fnp.where(near, complement, 0.0)), log)
 
 
-def _outside(x: Any) -> Any:
-    """Return the logarithm of the density at points outside of the support: -inf, and NaN at a NaN."""
-    return fnp.where(fnp.isnan(x), x, -np.inf)
+def _outside(*point_and_shapes: Any) -> Any:
+    """Return the logarithm of the density at points outside of the support: -inf, and NaN for a NaN."""
+    is_unknown = functools.reduce(fnp.logical_or, map(fnp.isnan, point_and_shapes))
+    return fnp.where(is_unknown, np.nan, -np.inf)
 
 
 def _point_function(name: str, names: Sequence[str], formula: Formula) -> Callable[..., Any]:
@@ -141,7 +143,7 @@ def discrete(name: str, shapes: str, mass: Formula, inside: Formula, anchor: Any
         k = fnp.subtract(k, loc)
         within = inside(k, *shapes)
         point = fnp.where(within, k, anchor(*shapes) if callable(anchor) else anchor)
-        return fnp.where(within, mass(point, *shapes), _outside(k))
+        return fnp.where(within, mass(point, *shapes), _outside(k, *shapes))
 
     functions = {"logpmf": _with_signature(f"{name}.logpmf", "k", names, logpmf),
                  "pmf": _with_signature(f"{name}.pmf", "k", names, lambda *given: fnp.exp(logpmf(*given)))}

@@ -11,7 +11,7 @@ from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import inexact_operands
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.gamma import log_binomial, log_poisson
-from fxgrad.scipy.special import gammaincc, xlog1py, xlogy
+from fxgrad.scipy.special import entr, gammaincc, xlog1py, xlogy
 from fxgrad.scipy.stats.distributions import add_function, discrete
 
 
@@ -47,28 +47,32 @@ poisson = discrete(
     cdf=lambda k, mu: fnp.where(k < 0, 0.0, gammaincc(fnp.floor(fnp.maximum(k, 0.0)) + 1.0, mu)))
 
 
-_FEW, _TERMS = 200.0, 400
-"""Up to which mean the entropy of a Poisson distribution is a sum, and over how many numbers from 0 on."""
+_TINY, _FEW, _TERMS = 1e-17, 200.0, 400
+"""Between which means the entropy of a Poisson distribution is a sum, and over how many numbers from 0 on."""
 
 
 def _entropy(mu: Any, loc: Any = 0) -> Any:
     """Return the entropy of the Poisson distribution, -sum p log p; for means over 200 by its asymptotic expansion.
 
     R. J. Evans and J. Boersma, "The entropy of a Poisson distribution" (SIAM Review 30, 1988). It does not depend on
-    `loc`, with which it broadcasts; of a negative mean it is NaN.
+    `loc`, with which it broadcasts; of a negative mean it is NaN. The derivative at 0 is infinite.
 
     >>> import fxgrad
     >>> round(float(fxgrad.scipy.stats.poisson.entropy(2.0)), 6)
     1.704883
     """
     mu, loc = inexact_operands(mu, loc)
-    small = fnp.where(mu <= _FEW, mu, 1.0)
+    is_tiny, is_large = mu <= _TINY, mu > _FEW
+    # Up to there the sum is mu (1 - log(mu)), to rounding; the products within its derivatives would underflow.
+    tiny = fnp.where(is_tiny, mu, 0.0)
+    small = fnp.where(is_tiny | is_large, 1.0, mu)
     k = np.arange(_TERMS).astype(mu.dtype)
     log_mass = log_poisson(k, small[..., None])
-    summed = -fnp.sum(fnp.where(small[..., None] > 0, fnp.exp(log_mass) * log_mass, 0.0), -1)
-    large = fnp.where(mu > _FEW, mu, _FEW)
+    summed = -fnp.sum(fnp.exp(log_mass) * log_mass, -1)
+    large = fnp.where(is_large, mu, _FEW)
     expanded = 0.5 * fnp.log(2 * math.pi * math.e * large) - (1 / 12 + (1 / 24 + 19 / (360 * large)) / large) / large
-    entropy = fnp.where(mu > _FEW, expanded, fnp.where(mu < 0, math.nan, summed))
+    few = fnp.where(is_tiny, tiny + entr(tiny), summed)
+    entropy = fnp.where(is_large, expanded, fnp.where(mu < 0, math.nan, few))
     return fnp.broadcast_to(entropy, fnp.broadcast_shapes(fnp.shape(mu), fnp.shape(loc)))
 
 

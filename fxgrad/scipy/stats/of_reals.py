@@ -11,7 +11,7 @@ from fxgrad import numpy as fnp
 from fxgrad.engine.ops import gamma as densities
 from fxgrad.nn.activations import log1mexp
 from fxgrad.scipy.special import betainc, erf, expit, gammainc, gammaincc, gammaln, i0e, log_ndtr, logit, ndtr, ndtri
-from fxgrad.scipy.stats.distributions import continuous, log_probability
+from fxgrad.scipy.stats.distributions import Formula, continuous, log_probability
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -51,10 +51,19 @@ norm = continuous("norm", "", _normal, cdf=ndtr, sf=lambda z: ndtr(-z), logcdf=l
                   ppf=ndtri, isf=lambda q: -ndtri(q))
 
 
+def _infinite_at_ends(formula: Formula) -> Formula:
+    """Return a quantile of all numbers: its values and slopes at 0 and 1 are infinite, those of the logit."""
+    def quantile(q: Any) -> Any:
+        is_end = (q == 0) | (q == 1)
+        return fnp.where(is_end, logit(fnp.where(is_end, q, 0.5)), formula(fnp.where(is_end, 0.5, q)))
+    return quantile
+
+
+@_infinite_at_ends
 def _cauchy_ppf(q: Any) -> Any:
     """Compute by the distance from the nearer end: q - 1/2 loses the digits of a small q, and of a small 1 - q."""
     def beyond(tail: Any) -> Any:
-        return fnp.where(tail == 0, math.inf, 1.0 / fnp.tan(math.pi * fnp.where(tail == 0, 0.25, tail)))
+        return 1.0 / fnp.tan(math.pi * tail)
 
     upper = fnp.where(q > 0.75, beyond(1.0 - q), fnp.tan(math.pi * (q - 0.5)))
     return fnp.where(q < 0.25, -beyond(q), upper)
@@ -197,10 +206,10 @@ def _gumbel_tail(z: Any) -> Any:
 
 gumbel_r = continuous(
     "gumbel_r", "", lambda z: -z - fnp.exp(-z), logcdf=lambda z: -fnp.exp(-z),
-    sf=lambda z: -fnp.expm1(-fnp.exp(-z)), logsf=_gumbel_tail, ppf=lambda q: -fnp.log(-fnp.log(q)))
+    sf=lambda z: -fnp.expm1(-fnp.exp(-z)), logsf=_gumbel_tail, ppf=_infinite_at_ends(lambda q: -fnp.log(-fnp.log(q))))
 gumbel_l = continuous(
     "gumbel_l", "", lambda z: z - fnp.exp(z), logsf=lambda z: -fnp.exp(z), cdf=lambda z: -fnp.expm1(-fnp.exp(z)),
-    logcdf=lambda z: _gumbel_tail(-z), ppf=lambda q: fnp.log(-fnp.log1p(-q)))
+    logcdf=lambda z: _gumbel_tail(-z), ppf=_infinite_at_ends(lambda q: fnp.log(-fnp.log1p(-q))))
 laplace = continuous(
     "laplace", "", lambda z: -fnp.abs(z) - math.log(2.0),
     cdf=lambda z: fnp.where(z < 0, 0.5 * fnp.exp(_left(z)), 1.0 - 0.5 * fnp.exp(-_right(z))),
