@@ -872,6 +872,14 @@ def further_arguments(x, n):
     return a
 
 
+def a_row_is_kept_as_a_default(x, n):
+    m, firsts = np.ones((3, 2)) * x, []
+    for row in m:
+        row *= 2  # here
+        firsts.append(lambda kept=row: kept[0])
+    return m, [first() for first in firsts]
+
+
 def an_array_changes_whose_row_is_used_after(x, n):
     m = np.ones((3, 4)) * x
     for row in m:
@@ -1007,6 +1015,7 @@ _NOT_BACK = ("which does not give it back: an expression, the condition of a `wh
     (further_arguments, fill_first, (
         "arrays[0][...] = v changes an array in a tuple, which cannot get another array in its place. Give the array a "
         "name, or a parameter, of its own; or keep it in a list that the function makes")),
+    (a_row_is_kept_as_a_default, None, f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),
     (an_array_changes_whose_row_is_used_after, None,
      f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),
     (a_row_changes_after_its_loop, None, (
