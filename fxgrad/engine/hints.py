@@ -104,7 +104,7 @@ def _call_hint(frame: FrameType, call: ast.Call) -> Hint | None:
         module = distribution if distribution.startswith("scipy.stats.") else module
     name = getattr(found, "__name__", node_text(function).rsplit(".", 1)[-1])
     if module == "math":
-        return _renamed_hint(call, _MATH.get(name, f"numpy.{name}"))
+        return _math_hint(call, name)
     if module.split(".")[0] == "scipy" or node_text(function).startswith("scipy."):
         return _scipy_hint(call, function, module, name)
     if isinstance(found, type) and issubclass(found, _SCALARS) and len(call.args) == 1:
@@ -137,6 +137,18 @@ def _numpy_hint(call: ast.Call, module: str, name: str) -> Hint:
         return Hint(node_text(call), f"Write fxgrad.numpy.asarray({node_text(call.args[0])})")
     path = f"{module}.{name}" if module in ("numpy.linalg", "numpy.fft") else f"numpy.{name}"
     found = _renamed_hint(call, path) if module in ("numpy", "numpy.linalg", "numpy.fft", "numpy.lib.scimath") else None
+    return found or Hint(node_text(call), NOTHING_INSTEAD)
+
+
+def _math_hint(call: ast.Call, name: str) -> Hint:
+    """Return the hint for a function of `math`: NumPy's logarithm has no base, its remainder another sign."""
+    if name in ("log", "remainder") and len(call.args) == 2:
+        form = ("fxgrad.numpy.log({0}) / fxgrad.numpy.log({1})" if name == "log" else
+                "({0}) - ({1}) * fxgrad.numpy.round(({0}) / ({1}))")
+        written = ast.parse(form.format(*map(node_text, call.args)), mode="eval").body
+        return Hint(node_text(call), f"Write {node_text(written)}")
+    has_other_meaning = name == "isclose" or (name == "hypot" and len(call.args) != 2)
+    found = None if has_other_meaning else _renamed_hint(call, _MATH.get(name, f"numpy.{name}"))
     return found or Hint(node_text(call), NOTHING_INSTEAD)
 
 

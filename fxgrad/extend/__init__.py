@@ -65,6 +65,7 @@ from fxgrad.engine.derivation.simplify import (
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.calling import require_all_paths, require_program, trace_program, trace_with_values
 from fxgrad.engine.frontend.flat import (
+    NoValues,
     Transformation,
     argument_aval,
     leaf_aval,
@@ -96,7 +97,8 @@ __all__ = [
     "Analysis", "Atom", "Aval", "CALL_NAMES", "CAPTURED_VALUES", "COTANGENT", "Cache", "CallNames", "Collection",
     "ControlFlowPath", "Cost", "DType", "Derived", "Equation", "ExpectedArguments", "FoldedConstant", "Integer",
     "Interpreter", "Known", "Link", "Links", "Literal", "MERGED_VARIABLES", "MissingRule", "NOT_LINEAR", "NO_TANGENT",
-    "PRIMAL", "Place", "Primitive", "Program", "ProgramAttribute", "Provenance", "RETURNED", "RULES", "Region",
+    "NoValues", "PRIMAL", "Place", "Primitive", "Program", "ProgramAttribute", "Provenance", "RETURNED", "RULES",
+    "Region",
     "RuleTransform", "Signature", "Source", "State", "StructuralKey", "TAGS", "TANGENT", "TODO", "TRANSPOSED", "Tracer",
     "Transformation", "Variable", "Zero", "all_analyses", "apply", "argument_aval", "at_source", "at_user_line",
     "aval_of", "bind", "bind_equation", "bytes_text", "cache_key", "cached", "convert", "copy_tree", "count_text",

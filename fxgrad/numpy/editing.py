@@ -17,6 +17,7 @@ from fxgrad.engine.frontend.operands import (
     axis_of,
     common_shape,
     constant_array,
+    is_concrete,
     new_array,
     refuse_out,
     require_concrete,
@@ -68,6 +69,8 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
     """
     refuse_out("compress", out)
     condition = as_array_operand(condition)
+    if is_concrete(condition):
+        condition = np.asarray(condition) != 0  # remains known where operations are recorded
     if len(shape_of(condition)) != 1:
         raise ShapeError(at_user_line(f"compress: condition must be a vector, its shape is {shape_of(condition)}"))
     a = ravel(a) if axis is None else as_array_operand(a)
@@ -77,7 +80,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
         if require_concrete(condition, "compress with a condition longer than the axis")[extent:].any():
             raise IndexingError(at_user_line(f"compress: condition of size {count} is true behind the end of axis {at} "
                                              f"of size {extent}"))
-        condition = slice_in_dim(condition, 0, extent, 0)
+        condition = condition[:extent] if is_concrete(condition) else slice_in_dim(condition, 0, extent, 0)
     mask = condition if aval_of(condition).dtype == dtypes.bool_ else convert(condition, dtypes.bool_)
     places = true_places(mask, size_of("compress", size), extent,
                          "np.compress, whose result has a size that depends on the values")
@@ -92,7 +95,9 @@ def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: An
     >>> extract([[True, False], [False, True]], [[1, 2], [3, 4]])
     array([1, 4])
     """
-    return compress(ravel(condition), arr, size=size, fill_value=fill_value)
+    condition = as_array_operand(condition)
+    flat = np.ravel(np.asarray(condition)) if is_concrete(condition) else ravel(condition)
+    return compress(flat, arr, size=size, fill_value=fill_value)
 
 
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array_operand, as_dtype, as_integer, is_concrete, operand, shape_of
+from fxgrad.engine.frontend.operands import (
+    as_array_operand,
+    as_dtype,
+    as_integer,
+    axis_of,
+    is_concrete,
+    operand,
+    shape_of,
+)
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.ops.shaping import pad as padded
 from fxgrad.engine.ops.shaping import rev, slice_in_dim
@@ -36,7 +44,7 @@ _OPTIONS = {"constant": {"constant_values"}, "reflect": {"reflect_type"}, "symme
 def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant", **options: Any) -> Any:
     """Return `array` with elements added before and after along its axes.
 
-    `pad_width` is n, (before, after), or such a pair for each axis.
+    `pad_width` is n, (before, after), or such a pair for each axis; or a dictionary of n or (before, after) by axis.
 
     `mode` selects the elements: `"constant"` (`constant_values`, by default 0, in the same forms), `"edge"`,
     `"reflect"`, `"symmetric"` (`reflect_type`), `"wrap"`, `"linear_ramp"` (`end_values`), `"maximum"`, `"mean"`,
@@ -49,6 +57,11 @@ def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant",
     """
     array = as_array_operand(array)
     rank = len(shape_of(array))
+    if isinstance(pad_width, dict):
+        by_axis: list[Any] = [(0, 0)] * rank
+        for axis, width in pad_width.items():
+            by_axis[axis_of("pad", axis, rank)] = _pairs("pad_width", width, 1)[0]
+        pad_width = by_axis
     widths = [(as_integer("pad", low), as_integer("pad", high)) for low, high in _pairs("pad_width", pad_width, rank)]
     if any(width < 0 for pair in widths for width in pair):
         raise ShapeError(at_user_line(f"pad: pad_width {pad_width!r} has negative entries; cut off with a slice"))
@@ -74,6 +87,9 @@ def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant",
     for axis, width in enumerate(widths):
         if width == (0, 0):
             continue
+        if shape_of(array)[axis] == 0:
+            raise ShapeError(at_user_line(
+                f"pad: mode {mode!r} along axis {axis} of size 0, which has no elements to read"))
         if mode == "linear_ramp":
             array = _ramp(array, axis, width, ends[axis])
         elif mode in _STATISTICS:
@@ -153,8 +169,6 @@ def _scalar(value: Any, dtype: Any) -> Any:
 
 def _read(array: Any, axis: int, width: tuple[int, int], mode: str) -> Any:
     extent = operator.index(shape_of(array)[axis])
-    if not extent:
-        raise ShapeError(at_user_line(f"pad: mode {mode!r} along axis {axis} of size 0, which has no elements to read"))
     order = np.pad(np.arange(extent), (int(width[0]), int(width[1])), mode)  # type: ignore[call-overload]
     return concatenate([_run(array, axis, run) for run in _runs(order.tolist())], axis)
 

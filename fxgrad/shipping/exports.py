@@ -30,11 +30,13 @@ from fxgrad.extend import (
     at_user_line,
     hide_frames,
     inner_first,
+    primitives,
     user_location,
 )
 from fxgrad.extend.sizes import argument_names, size_names, solve_sizes, types_at
 from fxgrad.extend.tracing import program_of
 from fxgrad.interop import from_jax
+from fxgrad.interop.emission import apply_with_own_derivative
 from fxgrad.interop.flat import at_jax_sizes, emit, keys_to_jax, like_arguments, needs_x64, x64
 from fxgrad.interop.manual import struct_for_jax
 from fxgrad.shipping.archives import Archive, Format, signature_from_json, signature_to_json
@@ -96,7 +98,8 @@ class Exported(Report):
 
         Results are as those of `fxgrad.jit`: dtypes are kept, and those of 64 bits are returned as NumPy arrays unless
         an argument is a jax array. Within traced functions the call is one operation of jax's (`from_jax`), with
-        reverse mode, to the `vjp_order` of `serialize` if it was read from bytes; without forward mode and batches.
+        the reverse mode that `fun` has, to the `vjp_order` of `serialize` if it was read from bytes; without forward
+        mode and batches.
         Raises `ArgumentError` for other types and for sizes that do not agree, `UnsupportedError` for those
         derivatives and batches.
         """
@@ -132,9 +135,9 @@ class Exported(Report):
 
         The program that is read has reverse mode to the order `vjp_order`: 1 for gradients of it, 2 for gradients of
         these. jax guarantees how long it can read them at https://docs.jax.dev/en/latest/export/export.html. Raises
-        `ArgumentError` for a higher order than the program has, `UnsupportedError` for containers that are neither
-        dicts, lists, tuples nor named tuples, and if flatbuffers, which jax writes with, is not installed (`pip install
-        'fxgrad[export]'`).
+        `ArgumentError` for a higher order than the program has, `UnsupportedError` for derivatives that have no form
+        for symbolic sizes, for containers that are neither dicts, lists, tuples nor named tuples, and if flatbuffers,
+        which jax writes with, is not installed (`pip install 'fxgrad[export]'`).
         """
         _need_flatbuffers("Exported.serialize")
         header = {"wide": self._wide, "signature": signature_to_json(self._signature, "export"),
@@ -148,6 +151,11 @@ class Exported(Report):
             try:
                 written = self._exported.serialize(vjp_order=vjp_order)
             except (TypeError, ValueError) as error:
+                if any(type(size) is not int for aval in self.in_avals for size in aval.shape):
+                    raise UnsupportedError(at_user_line(
+                        f"Exported.serialize: the derivative of {self.name} has no form for sizes that vary, "
+                        f"vjp_order={vjp_order!r}. Export the gradient, grad(f), or for sizes that are numbers"
+                    )) from error
                 raise ArgumentError(at_user_line(
                     f"Exported.serialize: vjp_order={vjp_order!r}; the number of gradients is needed that "
                     "bytes keep, which a program that was read from bytes has up to the vjp_order of those")) from error
@@ -227,6 +235,11 @@ def _named_tuples(*structures: Any) -> list[type]:
 _KNOWN = ("cpu", "cuda", "rocm", "tpu")
 
 
+_CHOOSES_DERIVATIVE = frozenset(primitives[name] for name in (
+    "custom_jvp", "custom_vjp", "custom_vjp_tangent", "stop_gradient", "strong_mul", "safe_call", "custom_root"))
+"""Operations whose derivative is another one than that of the operations that compute their value."""
+
+
 def _export_program(program: Program, platforms: tuple[str, ...] | None) -> Exported:
     explicit = program.inputs[len(program.constants):]
     signature = program.signature
@@ -236,11 +249,17 @@ def _export_program(program: Program, platforms: tuple[str, ...] | None) -> Expo
                               tree.structure([*range(len(program.outputs))]))
     names = size_names(program)
     sizes = dict(zip(names, jax_export.symbolic_shape(",".join(names)), strict=True)) if names else {}
-    emitted = at_jax_sizes(program, sizes) if names else program
+    emitted = (at_jax_sizes(program, sizes) if names else program).replace(constants=())
     wide = needs_x64(program)
+    # Loops and sorting have no derivative of fxgrad's for sizes of jax's; jax's own is equal but at kinks.
+    own = not names or any(equation.primitive in _CHOOSES_DERIVATIVE for inner in inner_first(program)
+                           for equation in inner.equations)
 
     def function(*leaves: Any) -> list[Any]:
-        return emit(emitted, [*program.constants, *leaves])
+        values = [*program.constants, *leaves]
+        # jax differentiates what it exports, and knows neither rules of users nor values without derivatives.
+        outputs = apply_with_own_derivative(emitted, values) if own else None
+        return emit(emitted, values) if outputs is None else outputs
 
     function.__name__ = function.__qualname__ = signature.name if signature.name.isidentifier() else "function"
     with x64(wide):

@@ -13,7 +13,19 @@ import numpy as np
 
 from fxgrad import dtypes, tree
 from fxgrad.errors import FxgradError, ProgramError, ProgramSyntaxError
-from fxgrad.extend import Atom, Aval, DType, Equation, Literal, Primitive, Program, Signature, Variable, primitives
+from fxgrad.extend import (
+    Atom,
+    Aval,
+    DType,
+    Equation,
+    Literal,
+    NoValues,
+    Primitive,
+    Program,
+    Signature,
+    Variable,
+    primitives,
+)
 from fxgrad.extend.analyses import check_program
 from fxgrad.extend.sizes import parse_size
 from fxgrad.text.names import NAMES
@@ -281,10 +293,12 @@ def container_of_json(value: Any, classes: Mapping[str, type], where: str) -> An
         kind, items = next(iter(value.items()))
     if kind == "class":
         return _container_of_class(value, classes, where)
+    if kind == "float0" and type(items) is int:
+        return NoValues(items)
     is_dict = kind == "dict" and isinstance(items, list) and all(
         isinstance(item, list) and len(item) == 2 and type(item[0]) in (str, int) for item in items)
     if not is_dict and (kind not in ("list", "tuple") or not isinstance(items, list)):
-        _fail(where, "a number, null, or an object with dict, list, tuple or class is expected")
+        _fail(where, "a number, null, or an object with dict, list, tuple, class or float0 is expected")
     if is_dict:
         return {key: container_of_json(each, classes, where) for key, each in items}
     made = [container_of_json(each, classes, where) for each in items]

@@ -15,7 +15,7 @@ import numpy as np
 
 from fxgrad import dtypes, tree, tree_util
 from fxgrad.errors import UnsupportedError
-from fxgrad.extend import Atom, Aval, Equation, Integer, Literal, Program, Tracer, Variable, inner_first
+from fxgrad.extend import Atom, Aval, Equation, Integer, Literal, NoValues, Program, Tracer, Variable, inner_first
 from fxgrad.extend.sizes import SymbolicDim
 from fxgrad.text.json_reader import FORMAT, VERSION, from_json
 from fxgrad.text.names import variable_names
@@ -159,6 +159,8 @@ def container_json(value: Any, refusal: Callable[[str], Exception]) -> Any:
         return {"dict": [[key, container_json(each, refusal)] for key, each in value.items()]}
     if kind in (list, tuple):
         return {kind.__name__: [container_json(each, refusal) for each in value]}
+    if kind is NoValues:
+        return {"float0": container_json(value.bools, refusal)}
     if is_named_tuple(kind):
         return {"class": kind.__name__, "fields": {name: container_json(each, refusal) for name, each in zip(
             value._fields, value, strict=True)}}

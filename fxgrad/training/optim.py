@@ -54,12 +54,20 @@ def _optimizer(what: str, init: Callable[[Parameters], Any], step: Callable[...,
     @_with_names
     def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
         _check_match(what, gradients, params)
+        if all(map(_is_as_needed, tree.leaves(params), tree.leaves(gradients))):
+            return step(gradients, state, params)
         wide = tree.map(_widen, params)
         gradients = tree.map(lambda p, g, w: _as_parameter(what, p, g, w), params, gradients, wide)
         moved, state = step(gradients, state, wide)
         return tree.map(_narrow, params, moved), state
 
     return Optimizer(lambda params: init(tree.map(_widen, params)), update)
+
+
+def _is_as_needed(parameter: Any, gradient: Any) -> bool:
+    """Return whether the formula may take a parameter and its gradient as they are, as nearly all of them."""
+    aval = aval_of(parameter)
+    return aval.dtype.itemsize >= 4 and not aval.weak and is_inexact(aval.dtype) and aval == aval_of(gradient)
 
 
 def _widen(parameter: Any) -> Any:
@@ -267,10 +275,14 @@ def _bias_correction(beta: float, count: Any, parameter: Any) -> Any:
 
 def _cast_to(number: Any, array: Any) -> Any:
     """Return a number in the dtype of an array, and as weak, so that it changes neither."""
-    aval = aval_of(array)
+    if type(array) is np.ndarray:
+        dtype, weak = array.dtype, False
+    else:
+        aval = aval_of(array)
+        dtype, weak = aval.dtype, aval.weak
     if isinstance(number, int | float):
-        return number if aval.weak else aval.dtype.type(number)
-    return convert(as_array_operand(number), aval.dtype, aval.weak)
+        return number if weak else dtype.type(number)
+    return convert(as_array_operand(number), dtype, weak)
 
 
 @hide_frames

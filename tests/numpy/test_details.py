@@ -154,6 +154,27 @@ def test_edges_of_bins_that_do_not_increase_are_refused() -> None:
     np.testing.assert_array_equal(fnp.histogram(x, [0.0, 1.0, 1.0, 2.0])[0], [1.0, 0.0, 1.0])
 
 
+def test_conditions_that_are_known_choose_under_jit() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    functions: list[Any] = [lambda x: np.extract(np.arange(6).reshape(2, 3) % 2 == 0, x),
+                            lambda x: np.extract([[1, 0, 0], [0, 2, 0]], x),
+                            lambda x: np.compress([2, 0, 1], x, axis=1),
+                            lambda x: np.compress([True, False, True, False, False, False, False], x)]
+    for function in functions:
+        np.testing.assert_array_equal(fxgrad.jit(function)(x), function(x))
+        np.testing.assert_array_equal(fxgrad.vmap(function)(x[None])[0], function(x))
+
+
+def test_widths_by_axis_and_nothing_to_repeat() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    found = fxgrad.jit(lambda x: np.pad(x, {-1: (1, 2)}, "edge"))(x)
+    np.testing.assert_array_equal(found, np.pad(x, ((0, 0), (1, 2)), "edge"))
+    np.testing.assert_array_equal(fnp.pad(x, {0: 1}), np.pad(x, ((1, 1), (0, 0))))
+    for mode in ("mean", "median", "maximum", "edge", "linear_ramp"):
+        with pytest.raises(ShapeError, match=rf"^pad: mode '{mode}' along axis 0 of size 0, which has"):
+            fnp.pad(np.zeros(0), 1, mode)
+
+
 def test_slopes_at_the_ends_by_parabolas() -> None:
     x = np.array([[1.0, 2.5, 2.0, 5.0], [0.5, 0.25, 3.0, 1.0], [2.0, 1.5, 1.0, 4.0]])
     places = np.array([0.0, 1.0, 1.5, 4.0])

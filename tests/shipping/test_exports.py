@@ -189,6 +189,53 @@ def sine(x: Any) -> Any:
 X = np.arange(3.0)
 
 
+@fxgrad.custom_vjp
+def seven_sines(x: Any) -> Any:
+    return fnp.sin(x)
+
+
+seven_sines.defvjp(lambda x: (seven_sines(x), x), lambda x, cotangent: (7.0 * cotangent * fnp.cos(x),))
+
+
+@fxgrad.custom_jvp
+def five_squares(x: Any) -> Any:
+    return x * x
+
+
+five_squares.defjvp(lambda primals, tangents: (five_squares(*primals), 5.0 * primals[0] * tangents[0]))
+
+
+# Derivatives that are none of the operations that compute the values, and whether they have a form for varying sizes.
+WITH_OWN_DERIVATIVES: dict[str, tuple[Callable[[Any], Any], bool]] = {
+    "custom_vjp": (seven_sines, False), "closed over": (lambda x: seven_sines(x * np.array([1.0, 0.1, 3.0])), False),
+    "custom_jvp": (five_squares, False),
+    "stop_gradient": (lambda x: lax.stop_gradient(x) * x, True),
+    "straight_through": (lambda x: fxgrad.straight_through(fnp.round)(3 * x) * x, True),
+    "nan_safe": (fxgrad.nan_safe(lambda x: fnp.where(x > 0, fnp.sqrt(x), 0.0)), True),
+    "while_loop": (lambda x: lax.while_loop(lambda c: fnp.sum(c * c) < 100, lambda c: c * 2 + fnp.sin(c), x), False),
+    "odeint": (lambda x: fxgrad.odeint(lambda y, t: -y * y, x, np.array([0.0, 0.5]))[1], False)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITH_OWN_DERIVATIVES)
+def test_exports_have_the_derivatives_of_the_function(name: str) -> None:
+    function, varies = WITH_OWN_DERIVATIVES[name]
+    x = np.array([0.3, -0.7, 1.1])
+
+    def slope(f: Any) -> Any:
+        return fxgrad.grad(lambda x: fnp.sum(fnp.sin(f(x))))(x)
+
+    expected = slope(function)
+    for spec in (x, symbolic_spec("n")) if varies else (x,):
+        exported = export(function)(spec)
+        for each in exported, export.deserialize(exported.serialize(vjp_order=1)):
+            np.testing.assert_allclose(slope(each.call), expected, rtol=1e-7 if name == "odeint" else 1e-13)
+    if not varies and name != "closed over":
+        exported = export(function)(symbolic_spec("n"))
+        np.testing.assert_allclose(exported.call(x), function(x), rtol=1e-12)
+        assert refusal(lambda: exported.serialize(vjp_order=1)).startswith("Exported.serialize: the derivative of ")
+
+
 @pytest.mark.parametrize("read", [lambda exported: exported,
                                   lambda exported: export.deserialize(exported.serialize(vjp_order=2))])
 def test_exported_programs_in_traced_functions(read: Any) -> None:

@@ -213,7 +213,8 @@ HOSTILE: dict[str, tuple[Callable[[], io.BytesIO], str]] = {
     "wrong leaves": (lambda: changed(lambda contents: contents["signature"].update(gives=None) or contents[
         "signature"].update(takes={"tuple": [0, 1]})), "signature.takes: 2 leaves, where the program has 1"),
     "a wrong tree": (lambda: changed(lambda contents: contents["signature"].update(takes={"set": []})),
-                     "signature.takes: a number, null, or an object with dict, list, tuple or class is expected"),
+                     ("signature.takes: a number, null, or an object with dict, list, tuple, class or float0 is "
+                      "expected")),
     "a deep tree": (lambda: changed(text=lambda text: text.replace('"gives": 0', '"gives": ' + "[" * 10**5)),
                     "the JSON is nested too deeply to be a program"),
 }
@@ -337,7 +338,7 @@ def test_wrong_reports_of_checks_are_refused(name: str) -> None:
 
 MALFORMED_REPORTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no tree": (field_of("structure", {"tree": {"set": []}}), (
-        ".structure: a number, null, or an object with dict, list, tuple or class is expected")),
+        ".structure: a number, null, or an object with dict, list, tuple, class or float0 is expected")),
     "a missing field": (lambda report: report["fields"].pop("line"), (
         ": the fields of Message are text, line, structure, constants")),
     "another class": (lambda report: report.update({"class": "Layer"}), (
@@ -363,6 +364,23 @@ def test_arguments_of_checks_that_have_no_form() -> None:
         "save: the parameter report of check is a Python object (Partial), which a file does not hold; numbers, "
         "strings, dtypes, types, programs, and tuples of them have a form. Leave the operation out of the function, or "
         "write pickle.dumps(program), which holds every object that pickle takes\n  at test_files.py:LINE (in f)")
+
+
+def test_gradients_of_integers_are_saved() -> None:
+    """They are arrays of dtype float0, which no program holds."""
+    def gradient(x: Any, n: Any) -> Any:
+        return fxgrad.grad(lambda x, n: fnp.sum(x * n["k"]), argnums=(0, 1), allow_int=True)(x, n), n["k"]
+
+    counts = {"k": np.array([1, 2, 3])}
+    loaded = again(gradient, X[0], counts)
+    for run in loaded, fxgrad.jit(loaded), again(loaded):
+        (slope, none), found = run(X[0], counts)
+        np.testing.assert_array_equal(slope, [1.0, 2.0, 3.0])
+        np.testing.assert_array_equal(found, counts["k"])
+        assert none["k"].dtype == fxgrad.float0
+        assert none["k"].shape == (3,)
+    (_, none), _ = fxgrad.vmap(loaded, (0, None))(X, counts)
+    assert (none["k"].dtype, none["k"].shape) == (fxgrad.float0, (5, 3))
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------

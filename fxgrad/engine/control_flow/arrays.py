@@ -685,6 +685,8 @@ class Part(Place):
         else:
             changed = np.array(row)
             changed[index] = value
+        if changed is row:  # the index selects nothing
+            return
         del row  # it is a view
         self._whole[self._index] = changed
 

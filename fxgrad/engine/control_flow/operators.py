@@ -67,7 +67,7 @@ from fxgrad.engine.control_flow.lending import entered as entered  # noqa: PLC04
 from fxgrad.engine.control_flow.lending import given_back as given_back  # noqa: PLC0414
 from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
-from fxgrad.engine.control_flow.slices import TracedSlice, chosen_rows, has_traced_slice
+from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, places_of_true
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
 from fxgrad.engine.control_flow.structures import OptionalValue, containers_in, is_record
@@ -80,6 +80,7 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import function_name, is_library_file
 from fxgrad.errors import FxgradError
 from fxgrad.lax.bodies import trace_body
+from fxgrad.scipy import special
 
 Thunk = Callable[[], Any]
 
@@ -371,7 +372,8 @@ def _as_sequence(iterable: Any) -> Sequences | None:
         return Sequences(len(iterable), lambda number: first + number * step, lambda: iter(iterable))
     if type(iterable) is TracedSlice:
         values = iterable.values
-        return Sequences(iterable.length, lambda number: values[number], lambda: iter(iterable))
+        length = iterable.length if values.shape[0] else 0
+        return Sequences(length, lambda number: values[number], lambda: iter(iterable if values.shape[0] else ()))
     if isinstance(iterable, np.ndarray) or (type(iterable) is Tracer and iterable.shape):
         rows: Any = iterable
         array = fnp.asarray(rows)
@@ -408,29 +410,6 @@ def _rows_of(source: RowSource, numbers: builtins.range, axes: int) -> Sequences
 
     counted = cast(Sequences, _as_sequence(numbers))
     return Sequences(counted.length, lambda number: row(counted.item(number)), lambda: map(row, numbers))
-
-
-def true_places(function: Any, mask: Any, form: str) -> Any:
-    """Return the places of the true elements of a mask, with True; of a traced one all, with whether they are true.
-
-    `form` is that of `TruePlaces`: with "first", the mask has one axis.
-    """
-    name = getattr(function, "__name__", "")
-    if is_unknown(mask) and any(function is getattr(each, name, None) for each in (np, fnp)) and (
-            len(mask.shape) == 1 or (mask.shape and form != "first")):
-        chosen = fnp.ravel(mask if mask.dtype == dtypes.bool_ else mask != 0)
-
-        def item_of(number: Any) -> tuple[Any, Any]:
-            place: list[Any] = []
-            rest = number
-            for size in mask.shape[:0:-1]:
-                place.insert(0, rest % size)
-                rest = rest // size
-            return (rest, *place) if form == "zip" or name == "argwhere" else number, chosen[number]
-        return Sequences(chosen.shape[0], item_of, lambda: map(item_of, builtins.range(chosen.shape[0])))
-    found = called(function)(mask)
-    places = found[0] if form == "first" else zip(*found, strict=True) if form == "zip" else found
-    return zip(places, itertools.repeat(True), strict=False)
 
 
 def sequence(function: Any) -> Any:
@@ -584,11 +563,9 @@ def _call_numpy(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Return `function(*args)` of NumPy; it does not see by itself that a list holds traced numbers."""
     if has_traced_slice(args):
         return call_on_slices(function, *args, **kwargs)
-    if len(args) == 1 and not kwargs and any(function is each for each in (np.nonzero, np.where, np.flatnonzero)) and (
-            is_unknown(args[0]) and (args[0].ndim == 1 or (args[0].ndim and function is np.flatnonzero))):
-        mask = args[0] if args[0].dtype == dtypes.bool_ else args[0] != 0
-        places = chosen_rows(np.arange(mask.size).reshape(mask.shape), mask)
-        return places if function is np.flatnonzero else (places,)
+    if len(args) == 1 and not kwargs and is_unknown(args[0]) and args[0].shape and any(
+            function is each for each in (np.nonzero, np.where, np.flatnonzero, np.argwhere)):
+        return places_of_true(function.__name__, args[0])
     lists = [each for each in args if type(each) is list]
     number: Any = next((leaf for leaf in tree.leaves(lists) if type(leaf) is Tracer), None)
     if number is None or any(type(each) is Tracer for each in args):
@@ -1077,7 +1054,7 @@ def shown(value: Any) -> Any:
 
 
 def _of_math(function: BuiltinFunctionType) -> Any:
-    """Return a function of `math` that takes traced numbers, as the one of the same name in fxgrad.numpy."""
+    """Return a function of `math` that takes traced numbers, as the one of the same name in fxgrad's libraries."""
     name = {"fabs": "abs", "pow": "power", "atan2": "arctan2", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
             "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}.get(function.__name__, function.__name__)
     whole = name in ("floor", "ceil", "trunc")
@@ -1087,14 +1064,34 @@ def _of_math(function: BuiltinFunctionType) -> Any:
             return function(*args)
         if name == "log" and len(args) == 2:
             return call(args[0]) / call(args[1])
-        found = getattr(fnp, name)(*[_as_float(arg) if type(arg) is Tracer else arg for arg in args])
+        if name == "hypot" and len(args) != 2:
+            return functools.reduce(call, args, 0.0)
+        found = _library_function(name)(*[_as_float(arg) if type(arg) is Tracer else arg for arg in args])
         return _as_int(found) if whole else found
-    return call if name in _MATH else function
+    return call if name in _MATH or name in _SPECIAL else function
+
+
+def _library_function(name: str) -> Callable[..., Any]:
+    if name == "remainder":
+        return _nearest_remainder
+    return getattr(special, _SPECIAL[name]) if name in _SPECIAL else getattr(fnp, name)
+
+
+def _nearest_remainder(x: Any, y: Any) -> Any:
+    """Return x - n y for the whole number n nearest to x / y, the even one of two: the remainder of IEEE 754."""
+    part = fnp.fmod(fnp.abs(x), fnp.abs(y))  # exact, as the steps below are
+    rest = fnp.abs(y) - part
+    is_odd = fnp.fmod(fnp.abs(x) - part, 2 * fnp.abs(y)) != 0
+    nearest = fnp.where((part > rest) | ((part == rest) & is_odd), -rest, part)
+    return fnp.where(fnp.signbit(x), -nearest, nearest)
 
 
 _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan",
          "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "abs", "power", "hypot", "copysign",
-         "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod"}
+         "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod", "remainder", "cbrt",
+         "exp2"}
+_SPECIAL = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
+"""Functions of `math`, with the names that they have in fxgrad.scipy.special."""
 _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
                              sorted: _sorted, isinstance: _isinstance, np.array: _array,
                              **{each: functools.partial(_asarray, each)

@@ -40,10 +40,8 @@ from fxgrad.engine.control_flow.names import (
 from fxgrad.engine.control_flow.rows import (
     LastRows,
     NumberedRows,
-    TruePlaces,
     is_transposed,
     with_numbered_rows,
-    with_true_places,
 )
 from fxgrad.engine.user_source import copy_tree
 
@@ -116,7 +114,7 @@ class _Rewriter(ast.NodeTransformer):
         head, body = node.body[:has_text], node.body[has_text:]
         if not body:
             return node
-        body = with_numbered_rows(with_true_places(body))
+        body = with_numbered_rows(body)
         self._has_rows = any(isinstance(each, NumberedRows) for each in walk_scope(body))
         body = JumpLowering().function(body)
         nested = _with_methods(nested_functions(body))
@@ -543,9 +541,6 @@ class _Rewriter(ast.NodeTransformer):
         return self._call("numbered", [
             _thunk(self.visit(node.elts[0])), _thunk(_at(ast.Tuple(bounds, ast.Load()), node)),
             _constant(node.reads_elements, node), *rows], node)
-
-    def visit_TruePlaces(self, node: TruePlaces) -> Any:
-        return self._call("true_places", [*map(self.visit, node.elts), _constant(node.form, node)], node)
 
     def visit_LastRows(self, node: LastRows) -> Any:
         names: list[ast.expr] = [_name(each.id, ast.Load(), each) for each in node.elts

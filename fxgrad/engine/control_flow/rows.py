@@ -6,9 +6,6 @@ with the last `k`. In `for row in m[a:b]` the bounds must be known.
 
 Elements of an array that its loop changes, `for i, v in enumerate(x): x[i] = 2 * v`, are read at the beginning of each
 turn.
-
-`for i in np.nonzero(mask)[0]` has as many turns as the mask has elements that are true; if it is traced, it has one for
-each element, and an `if`. So has `for i, j in np.argwhere(mask)`.
 """
 
 from __future__ import annotations
@@ -51,64 +48,6 @@ class NumberedRows(ast.Tuple):
 
 class LastRows(ast.Tuple):
     """The names of rows after a loop, which get the last row in the place of its number."""
-
-
-class TruePlaces(ast.Tuple):
-    """What a loop over `np.nonzero(mask)[0]` goes over: the elements are the function and the mask.
-
-    Each item is a place, and whether the element is true. `form` says what the loop takes of the function's result: the
-    "first" part, "all", or "zip" of its parts.
-    """
-
-    form: str
-
-
-class _LoopsOverPlaces(ast.NodeTransformer):
-    """Gives the bodies of such loops an `if`."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def visit(self, node: ast.AST) -> Any:
-        return node if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.expr)) else super().visit(node)
-
-    def visit_For(self, node: ast.For) -> Any:
-        self.generic_visit(node)
-        call, form = node.iter, "all"
-        if isinstance(call, ast.Subscript) and isinstance(call.slice, ast.Constant) and call.slice.value == 0:
-            call, form = call.value, "first"
-        elif isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "zip" and (
-                len(call.args) == 1 and isinstance(call.args[0], ast.Starred)):
-            call, form = call.args[0].value, "zip"
-        places = not isinstance(node.target, ast.Name)
-        if not (isinstance(call, ast.Call) and len(call.args) == 1 and not call.keywords
-                and not isinstance(call.args[0], ast.Starred) and isinstance(call.func, ast.Attribute)
-                and call.func.attr in _PLACES.get((form, places), ())):
-            return node
-        self._count += 1
-        at = node.target
-
-        def name(word: str, context: ast.expr_context) -> ast.expr:
-            return ast.copy_location(ast.Name(f"~{word} {self._count}", context), at)
-
-        node.iter = ast.copy_location(TruePlaces([call.func, call.args[0]], ast.Load()), call)
-        node.iter.form = form
-        bound = ast.copy_location(ast.Assign([at], name("place", ast.Load())), at)
-        node.body = [ast.copy_location(ast.If(name("chosen", ast.Load()), [bound, *node.body], []), at)]
-        node.target = ast.copy_location(
-            ast.Tuple([name("place", ast.Store()), name("chosen", ast.Store())], ast.Store()), at)
-        return node
-
-
-_PLACES = {("first", False): ("nonzero", "where"), ("all", False): ("flatnonzero",), ("all", True): ("argwhere",),
-           ("zip", True): ("nonzero", "where")}
-"""The functions of such loops, by what is taken of their results, and whether the target has a name for each axis."""
-
-
-def with_true_places(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return the body of a function in which loops over `np.nonzero(mask)[0]` may have a traced mask."""
-    loops = _LoopsOverPlaces()
-    return [loops.visit(statement) for statement in body]
 
 
 def with_numbered_rows(body: list[ast.stmt]) -> list[ast.stmt]:

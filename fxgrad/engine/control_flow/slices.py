@@ -74,6 +74,17 @@ def chosen_rows(array: Any, mask: Any) -> TracedSlice:
     return TracedSlice(rows[places], convert(fnp.sum(mask), np.dtype("int64"), weak=True), _mask_key(mask))
 
 
+def places_of_true(name: str, mask: Any) -> Any:
+    """Return what NumPy's function of this name does for a traced mask: the places of the elements that are true."""
+    chosen = mask if mask.dtype == dtypes.bool_ else mask != 0
+    if name == "flatnonzero":
+        return chosen_rows(np.reshape(np.arange(mask.size), mask.shape), chosen)
+    places = chosen_rows(np.moveaxis(np.indices(mask.shape), 0, -1), chosen)
+    if name == "argwhere":
+        return places
+    return tuple(TracedSlice(places.values[:, axis], places.length, places.key) for axis in range(mask.ndim))
+
+
 def _mask_key(mask: Any) -> Any:
     return "mask", mask.variable
 

@@ -242,12 +242,12 @@ def record_flat(tape: Tape, call: Callable[..., Any], what: str, function: Any) 
         if leaf_aval(leaf) is None:
             if getattr(leaf, "dtype", None) != dtypes.float0:
                 _refuse_output(what, function_name(function), out_tree, index, leaf)
-            leaves[index], has_float0 = _NoValues(np.zeros(leaf.shape, bool)), True
+            leaves[index], has_float0 = NoValues(np.zeros(leaf.shape, bool)), True
     return tree.flatten(tree.unflatten(out_tree, leaves)) if has_float0 else (leaves, out_tree)
 
 
 @tree.register_pytree_node_class
-class _NoValues:
+class NoValues:
     """An output of dtype float0 in the tree of a trace: a leaf of bools there, of dtype float0 where it is rebuilt.
 
     Programs have no float0. Bools have the same derivatives, none, and get the axes that `vmap` and `scan` add.

@@ -418,6 +418,22 @@ def over_places_of_true_elements(x, n):
         table[i, j] -= i * x
         if j > n - 3:
             break
+    for k, i in enumerate(np.flatnonzero(values > 0)):
+        total += (k + 1) * values[i]
+    for i, j, k in np.argwhere(values.reshape(1, 2, 3) < 0.5):
+        total += i + 2 * j + x * k
+    for i in reversed(np.where(values > 0)[0]):
+        for j in np.nonzero(values < values[i])[0]:
+            if j > i:
+                break
+            total += values[j]
+        else:
+            total *= 0.5
+    for _ in np.nonzero(values[:0] > 0)[0]:
+        total += 1.0
+    places, others = np.nonzero(table > 0)
+    for k in range(len(places)):
+        total += places[k] * others[k]
     return values, total, last, table
 
 

@@ -1101,3 +1101,16 @@ def test_the_parts_that_only_a_read_function_gets_are_no_variables_of_the_loop()
     program = fxgrad.make_program(python_control_flow(total))(1.5, 2)
     loop = next(each for each in program.equations if each.primitive.name == "for")
     assert [var.aval.shape for var in loop.outputs] == [(), ()]
+
+
+def test_a_slice_of_a_row_without_elements_changes_nothing() -> None:
+    def total(x: Any, n: int) -> Any:
+        m = np.sin(np.arange(6.0).reshape(3, 2) * x)
+        m[0][:n] = m[0][1]
+        for row in m:
+            row[:n] = row[1]
+        return np.sum(m)
+    step = 1e-6
+    for n in (0, 1):
+        expected = (total(0.7 + step, n) - total(0.7 - step, n)) / (2 * step)
+        np.testing.assert_allclose(fxgrad.grad(python_control_flow(total))(0.7, n), expected, rtol=1e-7)

@@ -15,6 +15,8 @@ import pytest
 import fxgrad
 from fxgrad import grad, jit, python_control_flow, vmap
 from fxgrad.errors import ControlFlowError
+from fxgrad.extend import inner_first
+from fxgrad.testing import check_grads
 from tests.engine.control_flow.idioms import CASES, Ball, Light
 from tests.support.converted import assert_as_numpy
 
@@ -270,6 +272,45 @@ def scaled_by_numbers(x: Any, s: Any) -> Any:
     if s > 0:
         count = count + int(s)
     return x * count + place + math.floor(s) + x * float(s) * math.sqrt(s) - math.log(s, 3) * math.hypot(s, 0.1)
+
+
+def special_functions_of_math(x: float, y: float) -> float:
+    return math.erf(x) + math.erfc(y) * math.gamma(x * x + 0.5) + math.lgamma(y * y + 1.5) + math.cbrt(x) + math.exp2(
+        y) * math.hypot(x, y, 2.0) - math.hypot(x)
+
+
+def remainder_by_math(x: float, y: float) -> float:
+    return math.remainder(x, y)
+
+
+def test_loops_over_the_places_of_true_elements_are_not_unrolled() -> None:
+    def pairs(x: Any) -> Any:
+        total = 0.0
+        for i in np.nonzero(x > 0)[0]:
+            for j, k in np.argwhere(x.reshape(2, -1) < x[i]):
+                total += x[i] * j - k
+        return total
+    small, large = (fxgrad.make_program(jit(python_control_flow(pairs)))(np.ones(size)) for size in (4, 400))
+    assert [len(each.equations) for each in inner_first(small)] == [len(each.equations) for each in inner_first(large)]
+
+
+def test_special_functions_and_remainders_of_math() -> None:
+    """The remainder is that of IEEE 754, of the sign of neither operand; np.remainder has that of the divisor."""
+    for x, y in ((0.7, 1.3), (-2.25, 0.4)):
+        converted = fxgrad.jit(fxgrad.python_control_flow(special_functions_of_math))
+        np.testing.assert_allclose(converted(x, y), special_functions_of_math(x, y), rtol=1e-13)
+        check_grads(fxgrad.python_control_flow(special_functions_of_math), (x, y), order=1)
+    converted = fxgrad.jit(fxgrad.python_control_flow(remainder_by_math))
+    for x in (0.0, -0.0, 0.3, 1.0, 3.0, 5.0, -5.0, 2.7, -170.1, 359.0, 540.0, 1e18, math.inf, math.nan):
+        for y in (2.0, -2.0, 360.0, 0.1, math.inf):
+            try:
+                expected = remainder_by_math(x, y)
+            except ValueError:
+                expected = math.nan
+            found = converted(x, y)
+            np.testing.assert_array_equal(found, expected)
+            assert math.isnan(expected) or np.signbit(found) == np.signbit(expected)
+    check_grads(fxgrad.python_control_flow(remainder_by_math), (5.25, 2.0), order=1)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

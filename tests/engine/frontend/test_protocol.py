@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -247,6 +248,14 @@ def test_windows_of_numpy_are_recorded() -> None:
     (lambda x: np.vectorize(abs)(x), "np.vectorize(abs)(x)", "Write fxgrad.numpy.vectorize(abs)(...)"),
     (lambda x: np.float32(x), "np.float32(x)", "Write x.astype('float32')"),
     (lambda x: np.array([x, x]), "np.array([x, x])", "Write fxgrad.numpy.array([x, x])"),
+    (lambda x: math.lgamma(x), "math.lgamma(x)", "Write fxgrad.scipy.special.gammaln(x)"),
+    (lambda x: math.hypot(x, 2.0), "math.hypot(x, 2.0)", "Write fxgrad.numpy.hypot(x, 2.0)"),
+    # Neither the base of the logarithm, nor the sign of the remainder, nor the tolerance is that of NumPy's function.
+    (lambda x: math.log(x, 2.0), "math.log(x, 2.0)", "Write fxgrad.numpy.log(x) / fxgrad.numpy.log(2.0)"),
+    (lambda x: math.remainder(x, 2.0 + 1.0), "math.remainder(x, 2.0 + 1.0)",
+     "Write x - (2.0 + 1.0) * fxgrad.numpy.round(x / (2.0 + 1.0))"),
+    (lambda x: math.isclose(x, 2.0), "math.isclose(x, 2.0)", "fxgrad.numpy lists what takes traced arrays"),
+    (lambda x: math.hypot(x, x, x), "math.hypot(x, x, x)", "fxgrad.numpy lists what takes traced arrays"),
 ])
 def test_conversions_name_the_call_and_only_what_means_the_same(function: Any, done: str, instead: str) -> None:
     with pytest.raises(ArrayConversionError) as error:
