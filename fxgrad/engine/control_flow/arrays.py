@@ -41,9 +41,10 @@ from fxgrad.engine.control_flow.blocks import (
     note_change,
     refuse,
 )
-from fxgrad.engine.control_flow.slices import TracedSlice, aligned, is_temporary, item, mask_of
+from fxgrad.engine.control_flow.slices import TracedSlice, aligned, is_temporary, item, mask_of, refuse_chosen_places
 from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, is_container, is_record, parts_of
 from fxgrad.engine.core.arrays import Array
+from fxgrad.engine.frontend.operands import operand
 from fxgrad.engine.tracing.tape import Tape, aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
@@ -496,6 +497,7 @@ class ArrayItems(Place):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         mask = None
+        refuse_chosen_places(index)
         if type(value) is _Operand:
             value, mask = value.elements, value.mask
         if is_temporary(value):
@@ -540,7 +542,7 @@ class ArrayItems(Place):
         if mask is None and (has_unknown_bound(index) or type(value) is TracedSlice):
             mask, value = _everywhere(self._cell.cell_contents, index, value)
         if mask is not None:
-            index, value = ..., fnp.where(mask, value, self._cell.cell_contents)
+            index, value = ..., _where(mask, value, self._cell.cell_contents)
         self._cell.cell_contents = _updated(self._cell.cell_contents, index, value)
 
     @property
@@ -604,7 +606,7 @@ class ArrayRows(Place):
         number = self._index.astype("int32") if self._index.dtype == np.bool_ else self._index
         number = fnp.where(number < 0, number + len(self._rows), number)
         for place, row in enumerate(self.wholes):
-            row[index] = fnp.where(number == place, value, read(row.value))
+            row[index] = _where(number == place, value, read(row.value))
 
     @property
     def value(self) -> Any:
@@ -677,12 +679,14 @@ class Part(Place):
         value = value.elements if type(value) is _Operand else value
         if has_unknown_bound(index) or type(value) is TracedSlice:
             mask, value = _everywhere(row, index, value)
-            changed = fnp.where(mask, value, row).astype(row.dtype)
+            changed = _where(mask, value, row).astype(row.dtype)
         elif _has_tracer(row) or _has_tracer(index) or _has_tracer(value):
             changed = _updated(row, index, value)
         else:
             changed = np.array(row)
             changed[index] = value
+        if changed is row:  # the index selects nothing
+            return
         del row  # it is a view
         self._whole[self._index] = changed
 
@@ -800,6 +804,16 @@ def _everywhere(array: Any, index: Any, value: Any) -> tuple[Any, Any]:
     return mask, aligned(array, index, value)
 
 
+def _where(mask: Any, value: Any, array: Any) -> Any:
+    """Return a value where a mask is true, else an array: in its dtype, in which NumPy stores the value.
+
+    Their common dtype is another one, and may have no room for the elements that stay. A complex value keeps its own.
+    """
+    dtype, value = aval_of(array).dtype, operand(value)
+    fits = not dtypes.is_complex(aval_of(value).dtype) or dtypes.is_complex(dtype)
+    return fnp.where(mask, fnp.asarray(value).astype(dtype) if fits else value, array)
+
+
 def _has_tracer(value: Any) -> bool:
     if type(value) in (Tracer, TracedSlice):
         return True
@@ -809,8 +823,7 @@ def _has_tracer(value: Any) -> bool:
 
 def _updated(array: Any, index: Any, value: Any) -> Any:
     """Return a copy of an array in which `x[index]` is the value, as NumPy stores it."""
-    if isinstance(value, list | tuple):
-        value = fnp.asarray(value)
+    value = operand(value)
     dtype = aval_of(array).dtype
     if dtypes.is_complex(aval_of(value).dtype) and not dtypes.is_complex(dtype):
         raise DTypeError(at_user_line(

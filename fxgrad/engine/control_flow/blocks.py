@@ -34,7 +34,7 @@ from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, user_line
-from fxgrad.errors import ControlFlowError
+from fxgrad.errors import ConcretizationError, ControlFlowError, MutationError
 from fxgrad.numpy.indexing import getitem
 
 
@@ -120,6 +120,8 @@ class InTry:
 
 
 in_try = InTry()
+refusals = (ControlFlowError, ConcretizationError, MutationError)
+"""Exceptions of traced code alone, which no `except` of converted code catches."""
 
 
 def refuse_in_try(what: str) -> None:

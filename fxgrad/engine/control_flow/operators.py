@@ -57,6 +57,7 @@ from fxgrad.engine.control_flow.blocks import known as known  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import mutable as mutable  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import raising as raising  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import rebinding as rebinding  # noqa: PLC0414
+from fxgrad.engine.control_flow.blocks import refusals as refusals  # noqa: PLC0414
 from fxgrad.engine.control_flow.blocks import text as text  # noqa: PLC0414
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.branches import choose, choose_at_hand
@@ -152,9 +153,9 @@ def is_none(value: Any) -> Any:
 
 
 def is_same(one: Any, other: Any) -> Any:
-    """Return `one is other`; a member of an `IntEnum` that a traced condition chose is its number."""
-    if any(type(each) is Tracer for each in (one, other)) and any(
-            isinstance(each, enum.IntEnum | enum.IntFlag) for each in (one, other)):
+    """Return `one is other`; a member of an `IntEnum` that a traced condition chose is its number, a weak integer."""
+    if any(type(each) is Tracer and each.aval.weak and dtypes.kind_of(each.dtype) == "i" for each in (one, other)) and (
+            any(isinstance(each, enum.IntEnum | enum.IntFlag) for each in (one, other))):
         return one == other
     return one is other
 
@@ -1024,8 +1025,12 @@ def _complex(*args: Any, **kwargs: Any) -> Any:
 def _isinstance(value: Any, kinds: Any) -> bool:
     if isinstance(value, kinds) or type(value) is not Tracer:
         return isinstance(value, kinds)
+    kind = _type_of(value)
+    if kind is int and any(isinstance(each, enum.EnumType) for each in (kinds if type(kinds) is tuple else [kinds])):
+        raise refuse("isinstance() asks for a member of an enumeration, and of a traced one only the number is known. "
+                     "Compare it with the members")
     try:
-        return issubclass(_type_of(value), kinds)
+        return issubclass(kind, kinds)
     except TypeError:
         return False
 

@@ -383,6 +383,9 @@ class _Rewriter(ast.NodeTransformer):
             body = [_at(ast.With([inside], body), node)]
         handlers = [_at(ast.ExceptHandler(each.type and self.visit(each.type), each.name, self._block(each.body)), each)
                     for each in node.handlers]
+        if handlers:  # they are for exceptions that Python has, too
+            refused = _at(ast.ExceptHandler(self._operator("refusals", node), None, [_at(ast.Raise(), node)]), node)
+            handlers.insert(0, refused)
         return _at(ast.Try(body, handlers, self._block(node.orelse), self._block(node.finalbody)), node)
 
     def visit_Match(self, node: ast.Match) -> Any:

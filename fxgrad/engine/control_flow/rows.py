@@ -183,6 +183,10 @@ class _Loops(ast.NodeTransformer):
         self._arrays: dict[str, tuple[str, ...]] = {}  # the names whose arrays have the rows of the loops around
 
     def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, FUNCTIONS):  # the defaults are read here
+            arguments = node.args
+            arguments.defaults = [self.visit(each) for each in arguments.defaults]
+            arguments.kw_defaults = [each and self.visit(each) for each in arguments.kw_defaults]
         return node if isinstance(node, (*FUNCTIONS, ast.ClassDef)) else super().visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.Name:

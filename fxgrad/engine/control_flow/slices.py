@@ -39,6 +39,7 @@ def item(container: Any, index: Any) -> Any:
     """Return `container[index]`, which may be traced; a slice with traced bounds, or a mask, gives a `TracedSlice`."""
     if _is_mask(index) and (isinstance(container, np.ndarray) or type(container) is Tracer):
         return chosen_rows(container, index)
+    refuse_chosen_places(index)
     if type(index) not in (slice, tuple) or not has_unknown_bound(index):
         return blocks.item(container, index)
     if type(container) is TracedSlice:
@@ -46,6 +47,13 @@ def item(container: Any, index: Any) -> Any:
     if isinstance(container, np.ndarray) or (type(container) is Tracer and container.shape):
         return _read(container, index)
     raise refuse_bound()
+
+
+def refuse_chosen_places(index: Any) -> None:
+    """Raise if an index has as many entries as a traced mask has true elements, as in `x[np.nonzero(mask)]`."""
+    if has_traced_slice([index]):
+        raise refuse("an index is an array whose length is traced, as of np.nonzero(mask). Write x[mask], or go over "
+                     "the places in a loop, for i in np.nonzero(mask)[0]")
 
 
 def _is_mask(index: Any) -> bool:
@@ -84,6 +92,7 @@ def _mask_key(mask: Any) -> Any:
 def mask_of(array: Any, index: Any) -> Any:
     """Return which elements an index selects if their number is unknown: by a mask, or a slice; None otherwise."""
     shape = shape_of(array)
+    refuse_chosen_places(index)
     if _is_mask(index):
         _check_mask(index, shape)
         return fnp.reshape(index, (*index.shape, *[1] * (len(shape) - index.ndim)))
@@ -109,9 +118,9 @@ def aligned(array: Any, index: Any, value: Any) -> Any:
         return value
     shape = shape_of(array)
     if type(value) is TracedSlice and _is_mask(index):
-        if value.key != _mask_key(index):
-            _check_lengths(value.length, fnp.sum(index))
         place = fnp.clip(fnp.cumsum(fnp.ravel(index)) - 1, 0, max(value.values.shape[0] - 1, 0))
+        if value.key != _mask_key(index):
+            place = _places_of_length(place, fnp.sum(index), value.length)
         return fnp.reshape(value.values[place], (*index.shape, *value.values.shape[1:]))
     entries = _entries(index, shape)
     sliced = [axis for axis, entry in enumerate(entries) if isinstance(entry, slice)]
@@ -130,15 +139,20 @@ def aligned(array: Any, index: Any, value: Any) -> Any:
         start, length, step = _bounds(entries[axis], shape[axis])
         place = (np.arange(shape[axis]) - start) // step
         if is_span and value.key != key and is_unknown(size):  # one row is stored in all
-            check(fnp.equal(length, size) | fnp.equal(size, 1), "the slices and arrays must have one length, got {} "
-                  "and {}", length, size)
-            place = fnp.where(fnp.equal(size, 1), 0, place)
+            place = _places_of_length(place, length, size)
         elif not is_span:
             _check_lengths(length, size)
         values = fnp.take(values, fnp.clip(place, 0, values.shape[number] - 1), axis=number)
     kept = iter(values.shape)
     whole = [next(kept) if axis in sliced[offset:] else 1 for axis in range(len(shape))]
     return fnp.reshape(values, whole)
+
+
+def _places_of_length(places: Any, length: Any, size: Any) -> Any:
+    """Return places in a slice of `size` rows for one of `length`: one row is stored in all; else both must agree."""
+    check(fnp.equal(length, size) | fnp.equal(size, 1), "the slices and arrays must have one length, got {} and {}",
+          length, size)
+    return fnp.where(fnp.equal(size, 1), 0, places)
 
 
 def _entries(index: Any, shape: Sequence[int]) -> list[Any]:
@@ -372,6 +386,7 @@ class TracedSlice(UnknownLength):
         if axis is not None and axis not in (0, -self.ndim):
             raise _unsupported("a reduction over another axis than the first")
         if neutral in (_least, _greatest):
+            self._check_ordered(name)
             self._check_not_empty(name)
         return function(self.filled(neutral(self.dtype)), axis=None if axis is None else 0)
 
@@ -393,18 +408,21 @@ class TracedSlice(UnknownLength):
     def argmax(self) -> Any:
         """Return the number of the greatest element."""
         self._check_flat("argmax")
-        best = fnp.argmax(self.filled(_least(self.dtype)))
-        return fnp.where(self.values[best] == self.max(), best, 0)
+        return fnp.argmax(self.filled(_least(self.dtype)))  # of equal elements the first, which counts
 
     def argmin(self) -> Any:
         """Return the number of the least element."""
         self._check_flat("argmin")
-        best = fnp.argmin(self.filled(_greatest(self.dtype)))
-        return fnp.where(self.values[best] == self.min(), best, 0)
+        return fnp.argmin(self.filled(_greatest(self.dtype)))
+
+    def _check_ordered(self, name: str) -> None:
+        if dtypes.is_complex(self.dtype):
+            raise _unsupported(f"{name} of complex numbers")
 
     def _check_flat(self, name: str) -> None:
         if self.ndim > 1:
             raise _unsupported(f"{name} of more than one axis")
+        self._check_ordered(name)
         self._check_not_empty(name)
 
     def sort(self) -> None:
@@ -413,6 +431,7 @@ class TracedSlice(UnknownLength):
 
     def sorted(self) -> TracedSlice:
         """Return the elements in order."""
+        self._check_ordered("sort")
         last = np.nan if dtypes.kind_of(self.dtype) == "f" else _greatest(self.dtype)
         return TracedSlice(fnp.sort(self.filled(last), axis=0), self.length, self.key)
 

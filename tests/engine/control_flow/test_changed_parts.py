@@ -872,6 +872,14 @@ def further_arguments(x, n):
     return a
 
 
+def a_row_is_kept_as_a_default(x, n):
+    m, firsts = np.ones((3, 2)) * x, []
+    for row in m:
+        row *= 2  # here
+        firsts.append(lambda kept=row: kept[0])
+    return m, [first() for first in firsts]
+
+
 def an_array_changes_whose_row_is_used_after(x, n):
     m = np.ones((3, 4)) * x
     for row in m:
@@ -1007,6 +1015,7 @@ _NOT_BACK = ("which does not give it back: an expression, the condition of a `wh
     (further_arguments, fill_first, (
         "arrays[0][...] = v changes an array in a tuple, which cannot get another array in its place. Give the array a "
         "name, or a parameter, of its own; or keep it in a list that the function makes")),
+    (a_row_is_kept_as_a_default, None, f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),
     (an_array_changes_whose_row_is_used_after, None,
      f"m[...] = v changes the array of `m`, {_OTHERS} m = m.copy() before"),
     (a_row_changes_after_its_loop, None, (
@@ -1092,3 +1101,16 @@ def test_the_parts_that_only_a_read_function_gets_are_no_variables_of_the_loop()
     program = fxgrad.make_program(python_control_flow(total))(1.5, 2)
     loop = next(each for each in program.equations if each.primitive.name == "for")
     assert [var.aval.shape for var in loop.outputs] == [(), ()]
+
+
+def test_a_slice_of_a_row_without_elements_changes_nothing() -> None:
+    def total(x: Any, n: int) -> Any:
+        m = np.sin(np.arange(6.0).reshape(3, 2) * x)
+        m[0][:n] = m[0][1]
+        for row in m:
+            row[:n] = row[1]
+        return np.sum(m)
+    step = 1e-6
+    for n in (0, 1):
+        expected = (total(0.7 + step, n) - total(0.7 - step, n)) / (2 * step)
+        np.testing.assert_allclose(fxgrad.grad(python_control_flow(total))(0.7, n), expected, rtol=1e-7)

@@ -17,7 +17,7 @@ from fxgrad import grad, jit, python_control_flow, vmap
 from fxgrad.errors import ControlFlowError
 from fxgrad.extend import inner_first
 from fxgrad.testing import check_grads
-from tests.engine.control_flow.idioms import CASES, Ball
+from tests.engine.control_flow.idioms import CASES, Ball, Light
 from tests.support.converted import assert_as_numpy
 
 SMOOTH = [case for case in CASES if case[0].__name__ != "sorts_equal_keys_in_order"]
@@ -380,3 +380,22 @@ def test_what_asarray_returns_is_the_callers_array() -> None:
             r"^y\[\.\.\.\] = v changes the array of `y`, which another name, a container or a view has too and would "
             r"see change in NumPy\. Write y = y\.copy\(\) before\n")):
         call(np.array([0.1, 2.0]), np.float64)
+
+
+def test_members_of_an_enumeration_are_items_of_arrays_and_no_other_numbers() -> None:
+    def lights(x: Any, n: Any) -> Any:
+        row = np.zeros(4, int)
+        row[n] = Light.GREEN
+        row[np.arange(4) * x > 2.0] = Light.YELLOW
+        row[:n] += Light.GREEN
+        return row, row == Light.GREEN, x is Light.GREEN, row[n] is Light.GREEN
+    for args in ((1.0, 1), (2.5, 2)):
+        assert_equal(jit(python_control_flow(lights))(*args), lights(*args))
+
+    def asked(x: Any, n: Any) -> Any:
+        light = Light.GREEN if x > 0 else Light.RED
+        return isinstance(light, (float, Light))
+    with pytest.raises(ControlFlowError, match=(
+            r"^isinstance\(\) asks for a member of an enumeration, and of a traced one only the number is known. "
+            r"Compare it with the members\n")):
+        jit(python_control_flow(asked))(1.0, 1)

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 
 from fxgrad import grad, jit, python_control_flow, vmap
-from fxgrad.errors import CheckError
+from fxgrad.errors import CheckError, ControlFlowError
 
 
 def checked_chain(x):
@@ -207,3 +209,51 @@ def test_a_known_condition_raises_while_the_program_is_recorded():
     assert (compiled(3.0, kind="one"), compiled(3.0, kind="two")) == (3.0, 6.0)
     with pytest.raises(NotImplementedError, match=r"^three$"):
         compiled(3.0, kind="three")
+
+
+def condition_in_try(x):
+    try:
+        y = 1.0 if x > 1 else x  # here
+    except TypeError:
+        y = 3.0
+    return y
+
+
+def condition_of_a_callee(x):
+    try:
+        y = doubled_if_positive(x)
+    except (ValueError, TypeError) as error:
+        y = len(str(error)) * x
+    return y
+
+
+def doubled_if_positive(x):
+    if x > 0:  # here
+        x = 2.0 * x
+    return x
+
+
+@pytest.mark.parametrize(("function", "at", "what"), [
+    (condition_in_try, condition_in_try, "if"), (condition_of_a_callee, doubled_if_positive, "if")])
+def test_refusals_are_not_caught_by_the_handlers_of_the_function(function, at, what):
+    lines, first = inspect.getsourcelines(at)
+    line = next(first + number for number, each in enumerate(lines) if each.rstrip().endswith("# here"))
+    with pytest.raises(ControlFlowError) as refused:
+        jit(python_control_flow(function))(0.5)
+    assert str(refused.value) == (
+        f"the condition of this `{what}` is traced and stands inside of `try`: both sides are traced once, so no "
+        "exception can depend on traced values. Move the traced code out of the `try`\n"
+        f"  at test_raised_errors.py:{line} (in {at.__name__})")
+
+
+def test_a_change_that_others_would_see_is_not_caught() -> None:
+    def changed(x):
+        a = b = np.ones(3) * x
+        try:
+            b[0] = x
+        except TypeError:
+            a = a * 0
+        return a
+
+    with pytest.raises(ControlFlowError, match=r"changes the array of `b`, which another name"):
+        jit(python_control_flow(changed))(0.5)

@@ -335,6 +335,28 @@ def stacked_slices(x, n):
     return np.stack([a[:n], a[n:]])  # here
 
 
+def greatest_complex_number(x, n):
+    a = np.arange(8.0) * x + 1j
+    return a[a.real > n].max().real  # here
+
+
+def sorted_complex_numbers(x, n):
+    a = np.arange(8.0) * x + 1j
+    return np.sort(a[:n])[0].real  # here
+
+
+def places_as_an_index(x, n):
+    a = np.arange(8.0) * x
+    places = np.nonzero(a > n)[0]
+    a[places] = 0.0  # here
+    return a
+
+
+def read_at_places(x, n):
+    a = np.arange(8.0) * x
+    return np.sum(a[np.where(a > n)])  # here
+
+
 def slice_in_array(x, n):
     a = np.arange(8.0) * x
     return a[:n] in a  # here
@@ -382,6 +404,8 @@ _CHANGES = ("a slice with a traced bound changes in place. Write x[a:b] = v or x
             "the array and the bounds")
 _OTHERS = ("a[...] = v changes the array of `a`, which another name, a container or a view has too and would see "
            "change in NumPy. Write a = a.copy() before")
+_PLACES = ("an index is an array whose length is traced, as of np.nonzero(mask). Write x[mask], or go over the places "
+           "in a loop, for i in np.nonzero(mask)[0]")
 _LOOP = "does not take a slice with a traced bound, whose length is not known. Go over the items in a loop with an `if`"
 
 
@@ -395,6 +419,9 @@ _LOOP = "does not take a slice with a traced bound, whose length is not known. G
     (shape_of_a_slice, (
         "the shape of a slice with traced bounds is traced. Write len(x) in converted code, or stop - start")),
     (stacked_slices, f"stack {_LOOP}"),
+    (greatest_complex_number, f"max of complex numbers {_LOOP}"),
+    (sorted_complex_numbers, f"sort of complex numbers {_LOOP}"),
+    (places_as_an_index, _PLACES), (read_at_places, _PLACES),
     (slice_in_array, ("`x[a:b] in y` has a traced bound, and compares element by element. Write np.any(y == x[a:b]), "
                       "or go over the places of y in a loop")),
     (slice_on_one_side, (
@@ -463,3 +490,39 @@ def test_slices_of_unknown_length_are_not_returned() -> None:
         jit(python_control_flow(front))(np.ones(3), 2)
     assert "front returns a slice with a traced bound, whose length is not known. Return the whole array" in str(
         refused.value)
+
+
+def test_nans_are_the_extrema_of_a_slice() -> None:
+    def places(x: Any, n: Any) -> Any:
+        a = np.array([3.0, 1.0, np.nan, 7.0, np.nan, -2.0]) * x
+        chosen = np.abs(a - 3.0) > -1.0  # false for a NaN
+        return a[1:n].argmax(), a[:n].argmin(), a[chosen].argmax(), a[~(a == 1.0)].argmin()
+    for args in ((1.0, 2), (2.0, 6), (-1.0, 3)):
+        np.testing.assert_array_equal(jit(python_control_flow(places))(*args), places(*args))
+
+
+def test_elements_that_are_not_assigned_keep_their_digits() -> None:
+    def assigned(x: Any, n: Any) -> Any:
+        big, other = np.array([2**60 + 1, 5, 2**61 + 3, 7]), np.arange(4.0) * x * 10
+        rows, lists = big.reshape(2, 2).copy(), [big.copy(), big.copy()]
+        some = big.copy()
+        big[1:n] = x * 10
+        some[some < x + 6] = other[some < x + 6]
+        rows[1][:n - 1] = x * 3
+        lists[n - 2][1] = x * 7
+        return big, some, rows, lists
+    for args in ((1.5, 2), (0.75, 3)):
+        found, expected = jit(python_control_flow(assigned))(*args), assigned(*args)
+        for one, other in zip(fxgrad.tree.leaves(found), fxgrad.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(one, other, strict=True)
+
+
+def test_one_element_is_stored_at_all_places_of_a_mask() -> None:
+    def stored(x: Any, n: Any) -> Any:
+        a, b = np.sin(np.arange(6.0) * x), np.arange(6.0)
+        a[a > 0] = b[b == n]
+        return a
+    for args in ((1.5, 2), (0.5, 3), (-0.4, 0)):
+        assert_as_numpy(stored, args)
+    with pytest.raises(CheckError, match=r"the slices and arrays must have one length, got 5 and 0"):
+        vmap(python_control_flow(stored))(np.array([0.5, 0.5]), np.array([9, 3]))
