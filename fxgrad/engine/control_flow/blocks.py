@@ -37,6 +37,8 @@ from fxgrad.engine.user_lines import at_user_line, user_line
 from fxgrad.errors import ConcretizationError, ControlFlowError, MutationError
 from fxgrad.numpy.indexing import getitem
 
+Thunk = Callable[[], Any]
+
 
 class Block:
     """A block whose condition is traced: it is traced once, whether it runs or not, and however often."""

@@ -7,9 +7,8 @@ import copy
 import dataclasses
 import enum
 import functools
-import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, cast
@@ -21,219 +20,85 @@ from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.api.programs import eval_shape
-from fxgrad.engine.control_flow.arrays import ArrayItems, Row, RowSource, is_array
-from fxgrad.engine.control_flow.arrays import attribute as attribute  # noqa: PLC0414  (an operator of converted code)
-from fxgrad.engine.control_flow.arrays import augmented as augmented  # noqa: PLC0414
-from fxgrad.engine.control_flow.arrays import place as place  # noqa: PLC0414
-from fxgrad.engine.control_flow.arrays import returned as returned  # noqa: PLC0414
-from fxgrad.engine.control_flow.arrays import slots as slots  # noqa: PLC0414
-from fxgrad.engine.control_flow.arrays import store_row as store_row  # noqa: PLC0414
-from fxgrad.engine.control_flow.arrays import stored as stored  # noqa: PLC0414
-from fxgrad.engine.control_flow.arrays import value_of as value_of  # noqa: PLC0414
-from fxgrad.engine.control_flow.arrays import value_set as value_set  # noqa: PLC0414
-from fxgrad.engine.control_flow.arrays import with_values as with_values  # noqa: PLC0414
+from fxgrad.engine.control_flow.arrays import (
+    ArrayItems,
+    attribute,
+    augmented,
+    place,
+    returned,
+    slots,
+    store_row,
+    stored,
+    value_of,
+    value_set,
+    with_values,
+)
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
     Place,
-    Text,
+    Thunk,
+    attributed,
     block,
     check_method,
+    depth,
     fresh,
     has_choices,
     held,
+    in_try,
     is_unknown,
-    joint_type,
+    known,
     may_be,
+    mutable,
     printed,
+    raising,
+    rebinding,
+    refusals,
     refuse,
     refuse_in_try,
     stacked,
-    template,
+    text,
 )
-from fxgrad.engine.control_flow.blocks import attributed as attributed  # noqa: PLC0414  (an operator of converted code)
-from fxgrad.engine.control_flow.blocks import depth as depth  # noqa: PLC0414
-from fxgrad.engine.control_flow.blocks import in_try as in_try  # noqa: PLC0414
-from fxgrad.engine.control_flow.blocks import known as known  # noqa: PLC0414
-from fxgrad.engine.control_flow.blocks import mutable as mutable  # noqa: PLC0414
-from fxgrad.engine.control_flow.blocks import raising as raising  # noqa: PLC0414
-from fxgrad.engine.control_flow.blocks import rebinding as rebinding  # noqa: PLC0414
-from fxgrad.engine.control_flow.blocks import refusals as refusals  # noqa: PLC0414
-from fxgrad.engine.control_flow.blocks import text as text  # noqa: PLC0414
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.branches import choose, choose_at_hand
+from fxgrad.engine.control_flow.conditions import (
+    assertion,
+    boolean,
+    boolean_of,
+    counted,
+    if_,
+    if_expression,
+    is_none,
+    is_same,
+    is_true,
+    not_,
+    not_raising,
+    unset,
+    without_traced_bools,
+)
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
-from fxgrad.engine.control_flow.lending import Argument, lending, shifted
-from fxgrad.engine.control_flow.lending import entered as entered  # noqa: PLC0414  (an operator of converted code)
-from fxgrad.engine.control_flow.lending import given_back as given_back  # noqa: PLC0414
-from fxgrad.engine.control_flow.lending import passed as passed  # noqa: PLC0414
+from fxgrad.engine.control_flow.lending import Argument, entered, given_back, lending, passed, shifted
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
-from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, places_of_true
+from fxgrad.engine.control_flow.sequences import SEQUENCES, Sequences, as_sequence, index, numbered
+from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, item, places_of_true
 from fxgrad.engine.control_flow.slices import call as call_on_slices
-from fxgrad.engine.control_flow.slices import item as item  # noqa: PLC0414
-from fxgrad.engine.control_flow.structures import OptionalValue, containers_in, is_record
-from fxgrad.engine.control_flow.variables import Names, cells_of, truth, write
+from fxgrad.engine.control_flow.structures import containers_in, is_record
+from fxgrad.engine.control_flow.variables import Names, Passed, cells_of, names_of_block, truth, write
 from fxgrad.engine.frontend.protocol import written
-from fxgrad.engine.ops.comparison import not_ as logical_not
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import function_name, is_library_file
-from fxgrad.errors import FxgradError
 from fxgrad.lax.bodies import trace_body
 from fxgrad.scipy import special
 
-Thunk = Callable[[], Any]
-
-
-# --- conditions -----------------------------------------------------------------------------------------------------
-
-
-Passed = Callable[[], tuple[set[str], set[str]]] | None
-"""Returns which names functions change that they are passed to, and which nothing changes."""
-
-
-def _names(live: Sequence[str], turn: Sequence[str], stored: Sequence[str], passed: Passed, optional: Sequence[str],
-           ) -> Names:
-    if passed is None:
-        return Names(live, stored, turn, optional)
-    changed, unchanged = passed()
-    return Names([name for name in live if name not in unchanged], [*{*stored, *changed}],
-                 [name for name in turn if name not in unchanged], optional)
-
-
-def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], stored: Sequence[str],
-        passed: Passed, what: str = "if", returned: bool | None = None, optional: Sequence[str] = ()) -> None:
-    """Run `then` or `other`; `what` is "rest" for code that a `break`, `continue` or `return` skips.
-
-    `returned` is the condition for which the function has returned, so that it uses no variable afterwards. Variables
-    that are `optional` may be None on one side.
-    """
-    if is_unknown(condition):
-        refuse_in_try("if")
-        stage_branch(condition, then, other, _names(live, (), stored, passed, optional), what, returned)
-    elif condition:
-        then()
-    elif other is not None:
-        other()
-
-
-def if_expression(condition: Any, then: Thunk, other: Thunk, optional: bool = False) -> Any:
-    """Return `then() if condition else other()`; one may be None if it is `optional`."""
-    if is_unknown(condition):
-        refuse_in_try("if")
-        return choose("if", condition, then, other, optional=optional)
-    return then() if condition else other()
-
-
-def boolean(word: str, value: Any, *rest: Thunk) -> Any:
-    """Return `value and rest[0]() and ...`, or the same with `or`: an operand; later ones are computed if needed."""
-    for number, thunk in enumerate(rest):
-        if is_unknown(value):
-            refuse_in_try(word)
-            return _boolean_of_traced(word, value, rest[number:])
-        if bool(value) is (word == "or"):
-            return value
-        value = thunk()
-    return value
-
-
-def _boolean_of_traced(word: str, value: Any, rest: Sequence[Thunk]) -> Any:
-    def others() -> Any:
-        return boolean(word, rest[0](), *rest[1:])
-
-    decided = (word == "or") if value.dtype == dtypes.bool_ and not value.shape else value
-    if word == "and":
-        return choose(word, value, others, lambda: decided)
-    return choose(word, value, lambda: decided, others)
-
-
-def is_none(value: Any) -> Any:
-    """Return whether a value is None, which may be traced."""
-    return not_(value.is_set) if type(value) is OptionalValue else value is None
-
-
-def is_same(one: Any, other: Any) -> Any:
-    """Return `one is other`; a member of an `IntEnum` that a traced condition chose is its number, a weak integer."""
-    if any(type(each) is Tracer and each.aval.weak and dtypes.kind_of(each.dtype) == "i" for each in (one, other)) and (
-            any(isinstance(each, enum.IntEnum | enum.IntFlag) for each in (one, other))):
-        return one == other
-    return one is other
-
-
-def is_true(value: Any) -> Any:
-    """Return a condition that is a variable, which may be None."""
-    return boolean("and", value.is_set, lambda: _truth(value.value)) if type(value) is OptionalValue else value
-
-
-def not_(value: Any) -> Any:
-    """Return `not value`."""
-    return logical_not(truth(value, "not")) if is_unknown(value) else not value
-
-
-def without_traced_bools(value: Any) -> Any:
-    """Return a value that is compared with the objects True and False; raise if it is traced, and neither of them."""
-    if any(type(each) is Tracer and each.dtype == dtypes.bool_ for each in tree.leaves(value)):
-        raise refuse("`is True`, `is False`, and `case True` or `case False` of a `match`, ask for an object of "
-                     "Python's, which no traced condition is. Write `if x:` or `if not x:`")
-    return value
-
-
-def counted(condition: Any) -> Any:
-    """Return a condition that is added to another one; raise for traced scalars, which Python and NumPy add unlike."""
-    if type(condition) is Tracer and condition.dtype == dtypes.bool_ and not condition.shape:
-        raise refuse("the sum of two conditions is their number in Python, and True in NumPy, where one of them holds. "
-                     "Write int(a) + int(b), or `a or b`")
-    return condition
-
-
-def unset(*flags: Any) -> Any:
-    """Return whether no flag is set."""
-    if any(flag is True for flag in flags):
-        return False
-    unknown = None
-    for flag in flags:
-        if is_unknown(flag):
-            unknown = flag if unknown is None else unknown | flag
-        elif flag:
-            return False
-    return True if unknown is None else logical_not(unknown)
-
-
-def assertion(test: Any, message: Thunk | None, source: str) -> Any:
-    """Return what an `assert` statement tests: `test` if Python knows it, and else True, with a check in the program.
-
-    A failed `assert` in a traced block is a check too, for the block may not run.
-    """
-    unknown = is_unknown(test)
-    if not unknown and (block.get() is None or test):
-        return test
-    refuse_in_try("assert")
-    _check(truth(test, "assert") if unknown else False, message, source)
-    return True
-
-
-def not_raising(test: Any, raises: bool, message: Thunk, source: str) -> Any:
-    """Return the condition of an `if` of which the side for `raises` raises an exception.
-
-    It is `test` if Python knows that, and else the condition of the other side, with a check in the program.
-    """
-    if not is_unknown(test):
-        return test
-    refuse_in_try("raise")
-    condition = truth(test, "if")
-    _check(logical_not(condition) if raises else condition, message, source)
-    return not raises
-
-
-def _check(condition: Any, message: Thunk | None, source: str) -> None:
-    """Add a check; `source` is its text if the message has traced values in other ways than f-strings have."""
-    try:
-        given = "assertion failed" if message is None else message()
-        text = given if isinstance(given, Text | np.ndarray) or type(given) is Tracer else str(given)
-    except FxgradError:
-        text = source
-    form, values = template(text)
-    check(condition, form, *values)
+__all__ = [
+    "assertion", "attribute", "attributed", "augmented", "boolean", "called", "changing", "contains", "counted",
+    "depth", "entered", "for_", "forget", "given_back", "if_", "if_expression", "in_try", "index", "is_none",
+    "is_same", "is_true", "item", "known", "mutable", "not_", "not_raising", "numbered", "passed", "place",
+    "raising", "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots", "store_row", "stored",
+    "text", "unset", "value_of", "value_set", "while_", "with_values", "without_traced_bools",
+]
+"""What converted code calls, by its own names: some are defined in other modules of this package."""
 
 
 # --- loops ----------------------------------------------------------------------------------------------------------
@@ -264,7 +129,7 @@ def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Se
         while test():
             body()
         return
-    names = functools.partial(_names, live, turn, stored, passed, optional)
+    names = functools.partial(names_of_block, live, turn, stored, passed, optional)
     mark = Mark(cells_of(test, body))
     condition = test()
     if is_unknown(condition):
@@ -295,24 +160,11 @@ def _stage_while(mark: Mark, test: FunctionType, body: FunctionType, names: Call
     loop("while", test, body, names(), None, guaranteed=guaranteed)
 
 
-class Sequences:
-    """What a `for` loop goes over, with items that a traced number selects."""
-
-    def __init__(self, length: Any, item: Callable[[Any], Any], plain: Callable[[], Iterator[Any]]) -> None:
-        self.length, self.item, self.plain = length, item, plain
-
-    def __iter__(self) -> Iterator[Any]:
-        if is_unknown(self.length):
-            raise refuse("the length of this sequence is traced. Go over it in a `for` statement, or in sum(), any() "
-                         "or all() of a comprehension")
-        return self.plain()
-
-
 def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: Sequence[str], turn: Sequence[str],
          stored: Sequence[str], passed: Passed, optional: Sequence[str] = ()) -> None:
     """Run `for item in iterable: body(item)` until `stopped()`."""
-    iterable = _as_sequence(iterable) if type(iterable) is TracedSlice else iterable
-    items, names = iterable, functools.partial(_names, live, turn, stored, passed, optional)
+    iterable = as_sequence(iterable) if type(iterable) is TracedSlice else iterable
+    items, names = iterable, functools.partial(names_of_block, live, turn, stored, passed, optional)
     if isinstance(iterable, Sequences):
         if is_unknown(iterable.length):
             refuse_in_try("for")
@@ -330,7 +182,7 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
         with _Turns() as prints, mark or nullcontext():
             body(item)
             stop = not_(stopped())
-            counted = _as_sequence(iterable) if is_unknown(stop) and mark is not None and not number else None
+            counted = as_sequence(iterable) if is_unknown(stop) and mark is not None and not number else None
             if counted is not None and mark is not None:
                 prints.clear()
                 refuse_in_try("for")
@@ -363,133 +215,9 @@ def _stage_for(sequence: Sequences, body: FunctionType, stopped: FunctionType | 
     loop("for", stopped, body, names(), counter, guaranteed=guaranteed)
 
 
-def _as_sequence(iterable: Any) -> Sequences | None:
-    """Return what a traced number can select from; None if Python must go over it."""
-    if isinstance(iterable, Sequences):
-        return iterable
-    if isinstance(iterable, builtins.range):
-        first, step = iterable.start, iterable.step
-        return Sequences(len(iterable), lambda number: first + number * step, lambda: iter(iterable))
-    if type(iterable) is TracedSlice:
-        values = iterable.values
-        length = iterable.length if values.shape[0] else 0
-        return Sequences(length, lambda number: values[number], lambda: iter(iterable if values.shape[0] else ()))
-    if isinstance(iterable, np.ndarray) or (type(iterable) is Tracer and iterable.shape):
-        rows: Any = iterable
-        array = fnp.asarray(rows)
-        return Sequences(rows.shape[0], lambda number: array[number], lambda: iter(rows))
-    if isinstance(iterable, list | tuple) and iterable and all(
-            isinstance(each, int | float | complex | np.generic) for each in iterable):
-        dtype, weak = joint_type(iterable)
-        numbers = fnp.asarray(np.asarray(iterable, dtype))
-        return Sequences(len(iterable), lambda number: convert(numbers[number], dtype, weak), lambda: iter(iterable))
-    return None
-
-
-def numbered(plain: Thunk, bounds: Thunk, reads_elements: bool, *wholes: tuple[Thunk, Thunk, bool]) -> Any:
-    """Return what a loop goes over that may change the rows of an array: rows by their numbers, if there is one.
-
-    A whole has the array, its place, and whether its columns are meant. Elements are read at the beginning of a turn,
-    if `reads_elements`. Otherwise, as for bounds that are not known, it is what `plain` returns.
-    """
-    for array, place_of, columns in wholes if current.get() is not None else ():
-        whole = array()
-        if is_array(whole):
-            axes, shape, limits = np.ndim(whole), np.shape(whole), bounds()
-            if not (axes == 2 if columns else axes > 1 or reads_elements) or limits[2] == 0 or not all(
-                    each is None or isinstance(each, int | np.integer) for each in limits):
-                break
-            return _rows_of(RowSource(array, place_of, columns), builtins.range(shape[columns])[slice(*limits)], axes)
-    return plain()
-
-
-def _rows_of(source: RowSource, numbers: builtins.range, axes: int) -> Sequences:
-    """Return the rows of an array with these numbers, or its elements if it has one axis."""
-    def row(number: Any) -> Any:
-        return Row(source, number).value if axes == 1 else fresh(Row(source, number))
-
-    counted = cast(Sequences, _as_sequence(numbers))
-    return Sequences(counted.length, lambda number: row(counted.item(number)), lambda: map(row, numbers))
-
-
 def sequence(function: Any) -> Any:
     """Return the function for `range` and its kin in a `for` statement, whose arguments may be traced."""
-    return _SEQUENCES.get(function) or called(function)
-
-
-def _range(*args: Any) -> Any:
-    if not any(map(is_unknown, args)):
-        return builtins.range(*args)
-    start, stop, step = (0, *args, 1) if len(args) == 1 else (*args, 1)[:3]
-    for bound in (start, stop, step):
-        if dtypes.kind_of(fnp.asarray(bound).dtype) not in "iu" or np.shape(bound):
-            raise refuse(f"range() takes integer scalars, got {bound!r}. Convert it with .astype('int32')")
-    if not is_unknown(step) and step == 0:
-        raise ValueError("range() arg 3 must not be zero")
-    return Sequences(_range_length(start, stop, step), lambda number: start + number * step,
-                     lambda: iter(builtins.range(*args)))
-
-
-def _range_length(start: Any, stop: Any, step: Any) -> Any:
-    """Return the length of a range with traced bounds; it may be negative, and stands for 0 then.
-
-    A difference is one of int64, since those of narrower integers may overflow.
-    """
-    if not is_unknown(start) and not is_unknown(step) and (start, step) == (0, 1) and aval_of(stop).dtype.itemsize >= 4:
-        return stop
-    start, stop, step = (convert(each, np.dtype("int64")) if is_unknown(each) else int(each)
-                         for each in (start, stop, step))
-    if is_unknown(step):
-        first, last, size = fnp.where(step > 0, start, stop), fnp.where(step > 0, stop, start), fnp.abs(step)
-    else:
-        first, last, size = (start, stop, step) if step > 0 else (stop, start, -step)
-    span = fnp.where(first < last, last - first, 0)
-    return span if not is_unknown(size) and size == 1 else (span + (size - 1)) // size
-
-
-def _zip(*parts: Any, strict: bool = False) -> Any:
-    found = [sequence for sequence in map(_as_sequence, parts) if sequence is not None]
-    lengths = [sequence.length for sequence in found]
-    unknown = any(map(is_unknown, lengths))
-    if len(found) < len(parts) or not parts or (strict and not unknown and len({*lengths}) > 1):
-        if not unknown:
-            return zip(*parts, strict=strict)
-        raise refuse("zip() of a range with traced bounds takes arrays and ranges. Make arrays of the others")
-    if strict and unknown:
-        raise refuse("zip(strict=True) compares lengths, and one of a range with traced bounds is traced. Leave out "
-                     "strict=True")
-    length = functools.reduce(fnp.minimum, lengths) if unknown else min(lengths)
-    return Sequences(length, lambda number: tuple(sequence.item(number) for sequence in found),
-                     lambda: zip(*(sequence.plain() for sequence in found), strict=strict))
-
-
-def _enumerate(iterable: Any, start: Any = 0) -> Any:
-    found = _as_sequence(iterable)
-    if found is None:
-        return enumerate(iterable, start)
-    return Sequences(found.length, lambda number: (number + start, found.item(number)),
-                     lambda: zip(itertools.count(start), found.plain(), strict=False))
-
-
-def _reversed(iterable: Any) -> Any:
-    found = _as_sequence(iterable)
-    if found is None:
-        return reversed(iterable)
-    length = convert(found.length, np.dtype("int64")) if is_unknown(found.length) else found.length
-    return Sequences(found.length, lambda number: found.item(length - 1 - number),
-                     lambda: iter([*found.plain()][::-1]))
-
-
-_SEQUENCES: dict[Any, Any] = {builtins.range: _range, zip: _zip, enumerate: _enumerate, reversed: _reversed}
-
-
-class _Index:
-    def __getitem__(self, index: Any) -> Any:
-        return index
-
-
-index = _Index()
-"""`index[...]` is the index that stands in the brackets, with slices."""
+    return SEQUENCES.get(function) or called(function)
 
 
 def forget(names: FunctionType) -> None:
@@ -860,7 +588,7 @@ def _sum(items: Any, *start: Any, **kwargs: Any) -> Any:
 def _any(items: Any) -> Any:
     found: Any = False
     for each in items:
-        found = boolean("or", found, functools.partial(_truth, each))
+        found = boolean("or", found, functools.partial(boolean_of, each))
         if found is True:
             break
     return found
@@ -868,10 +596,6 @@ def _any(items: Any) -> Any:
 
 def _all(items: Any) -> Any:
     return not_(_any(not_(each) for each in items))
-
-
-def _truth(value: Any) -> Any:
-    return truth(value, "any") if is_unknown(value) else bool(value)
 
 
 def reduced(function: Any, listed: bool, width: int, items: Any, element: Callable[..., Any],
@@ -982,7 +706,7 @@ def _added(total: Any, is_kept: Thunk, value: Thunk) -> Any:
 
 
 def _found(found: Any, is_kept: Thunk, value: Thunk) -> Any:
-    return boolean("or", found, lambda: _truth(boolean("and", is_kept(), value)))
+    return boolean("or", found, lambda: boolean_of(boolean("and", is_kept(), value)))
 
 
 def _int(*args: Any, **kwargs: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
@@ -53,6 +53,20 @@ class Names(NamedTuple):
     stored: Sequence[str] = ()
     turn: Sequence[str] = ()
     optional: Collection[str] = ()
+
+
+Passed = Callable[[], tuple[set[str], set[str]]] | None
+"""Returns which names functions change that they are passed to, and which nothing changes."""
+
+
+def names_of_block(live: Sequence[str], turn: Sequence[str], stored: Sequence[str], passed: Passed,
+                   optional: Sequence[str]) -> Names:
+    """Return the names of a block, when functions that arrays are passed to say which of them they change."""
+    if passed is None:
+        return Names(live, stored, turn, optional)
+    changed, unchanged = passed()
+    return Names([name for name in live if name not in unchanged], [*{*stored, *changed}],
+                 [name for name in turn if name not in unchanged], optional)
 
 
 def cells_of(*functions: FunctionType | None) -> dict[str, CellType]:

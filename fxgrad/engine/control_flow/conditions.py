@@ -1,0 +1,169 @@
+"""What converted code calls in the place of conditions: `if`, `and`, `or`, `not`, `is`, `assert` and `raise`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.api.checking import check
+from fxgrad.engine.control_flow.blocks import (
+    Text,
+    Thunk,
+    block,
+    is_unknown,
+    refuse,
+    refuse_in_try,
+    template,
+)
+from fxgrad.engine.control_flow.branches import branch as stage_branch
+from fxgrad.engine.control_flow.branches import choose
+from fxgrad.engine.control_flow.structures import OptionalValue
+from fxgrad.engine.control_flow.variables import Passed, names_of_block, truth
+from fxgrad.engine.ops.comparison import not_ as logical_not
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import FxgradError
+
+
+def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], stored: Sequence[str],
+        passed: Passed, what: str = "if", returned: bool | None = None, optional: Sequence[str] = ()) -> None:
+    """Run `then` or `other`; `what` is "rest" for code that a `break`, `continue` or `return` skips.
+
+    `returned` is the condition for which the function has returned, so that it uses no variable afterwards. Variables
+    that are `optional` may be None on one side.
+    """
+    if is_unknown(condition):
+        refuse_in_try("if")
+        stage_branch(condition, then, other, names_of_block(live, (), stored, passed, optional), what, returned)
+    elif condition:
+        then()
+    elif other is not None:
+        other()
+
+
+def if_expression(condition: Any, then: Thunk, other: Thunk, optional: bool = False) -> Any:
+    """Return `then() if condition else other()`; one may be None if it is `optional`."""
+    if is_unknown(condition):
+        refuse_in_try("if")
+        return choose("if", condition, then, other, optional=optional)
+    return then() if condition else other()
+
+
+def boolean(word: str, value: Any, *rest: Thunk) -> Any:
+    """Return `value and rest[0]() and ...`, or the same with `or`: an operand; later ones are computed if needed."""
+    for number, thunk in enumerate(rest):
+        if is_unknown(value):
+            refuse_in_try(word)
+            return _boolean_of_traced(word, value, rest[number:])
+        if bool(value) is (word == "or"):
+            return value
+        value = thunk()
+    return value
+
+
+def _boolean_of_traced(word: str, value: Any, rest: Sequence[Thunk]) -> Any:
+    def others() -> Any:
+        return boolean(word, rest[0](), *rest[1:])
+
+    decided = (word == "or") if value.dtype == dtypes.bool_ and not value.shape else value
+    if word == "and":
+        return choose(word, value, others, lambda: decided)
+    return choose(word, value, lambda: decided, others)
+
+
+def is_none(value: Any) -> Any:
+    """Return whether a value is None, which may be traced."""
+    return not_(value.is_set) if type(value) is OptionalValue else value is None
+
+
+def is_same(one: Any, other: Any) -> Any:
+    """Return `one is other`; a member of an `IntEnum` that a traced condition chose is its number, a weak integer."""
+    if any(type(each) is Tracer and each.aval.weak and dtypes.kind_of(each.dtype) == "i" for each in (one, other)) and (
+            any(isinstance(each, enum.IntEnum | enum.IntFlag) for each in (one, other))):
+        return one == other
+    return one is other
+
+
+def is_true(value: Any) -> Any:
+    """Return a condition that is a variable, which may be None."""
+    return boolean("and", value.is_set, lambda: boolean_of(value.value)) if type(value) is OptionalValue else value
+
+
+def not_(value: Any) -> Any:
+    """Return `not value`."""
+    return logical_not(truth(value, "not")) if is_unknown(value) else not value
+
+
+def without_traced_bools(value: Any) -> Any:
+    """Return a value that is compared with the objects True and False; raise if it is traced, and neither of them."""
+    if any(type(each) is Tracer and each.dtype == dtypes.bool_ for each in tree.leaves(value)):
+        raise refuse("`is True`, `is False`, and `case True` or `case False` of a `match`, ask for an object of "
+                     "Python's, which no traced condition is. Write `if x:` or `if not x:`")
+    return value
+
+
+def counted(condition: Any) -> Any:
+    """Return a condition that is added to another one; raise for traced scalars, which Python and NumPy add unlike."""
+    if type(condition) is Tracer and condition.dtype == dtypes.bool_ and not condition.shape:
+        raise refuse("the sum of two conditions is their number in Python, and True in NumPy, where one of them holds. "
+                     "Write int(a) + int(b), or `a or b`")
+    return condition
+
+
+def unset(*flags: Any) -> Any:
+    """Return whether no flag is set."""
+    if any(flag is True for flag in flags):
+        return False
+    unknown = None
+    for flag in flags:
+        if is_unknown(flag):
+            unknown = flag if unknown is None else unknown | flag
+        elif flag:
+            return False
+    return True if unknown is None else logical_not(unknown)
+
+
+def assertion(test: Any, message: Thunk | None, source: str) -> Any:
+    """Return what an `assert` statement tests: `test` if Python knows it, and else True, with a check in the program.
+
+    A failed `assert` in a traced block is a check too, for the block may not run.
+    """
+    unknown = is_unknown(test)
+    if not unknown and (block.get() is None or test):
+        return test
+    refuse_in_try("assert")
+    _check(truth(test, "assert") if unknown else False, message, source)
+    return True
+
+
+def not_raising(test: Any, raises: bool, message: Thunk, source: str) -> Any:
+    """Return the condition of an `if` of which the side for `raises` raises an exception.
+
+    It is `test` if Python knows that, and else the condition of the other side, with a check in the program.
+    """
+    if not is_unknown(test):
+        return test
+    refuse_in_try("raise")
+    condition = truth(test, "if")
+    _check(logical_not(condition) if raises else condition, message, source)
+    return not raises
+
+
+def _check(condition: Any, message: Thunk | None, source: str) -> None:
+    """Add a check; `source` is its text if the message has traced values in other ways than f-strings have."""
+    try:
+        given = "assertion failed" if message is None else message()
+        text = given if isinstance(given, Text | np.ndarray) or type(given) is Tracer else str(given)
+    except FxgradError:
+        text = source
+    form, values = template(text)
+    check(condition, form, *values)
+
+
+def boolean_of(value: Any) -> Any:
+    """Return `bool(value)`, which may be traced."""
+    return truth(value, "any") if is_unknown(value) else bool(value)
