@@ -497,8 +497,8 @@ def item(container: Any, index: Any) -> Any:
     if container is np.r_ or container is np.c_:
         return _joined(container, parts)
     is_array = isinstance(container, np.ndarray)
-    if any(type(part) is Tracer and is_unknown(part) for part in parts) or (is_array and any(
-            type(part) is list and any(type(each) is Tracer for each in part) for part in parts)):
+    if any(type(part) is Tracer and (is_unknown(part) or (is_array and part.shape)) for part in parts) or (
+            is_array and any(type(part) is list and any(type(each) is Tracer for each in part) for part in parts)):
         if is_array:
             found = getitem(container, index)
             return may_be(found, [container]) if type(found) is Tracer and is_view(index, found) else found

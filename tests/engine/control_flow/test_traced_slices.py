@@ -526,3 +526,15 @@ def test_one_element_is_stored_at_all_places_of_a_mask() -> None:
         assert_as_numpy(stored, args)
     with pytest.raises(CheckError, match=r"the slices and arrays must have one length, got 5 and 0"):
         vmap(python_control_flow(stored))(np.array([0.5, 0.5]), np.array([9, 3]))
+
+
+def test_masks_and_arrays_of_places_whose_values_are_known_select_from_known_arrays() -> None:
+    table, x = np.arange(4.0), np.array([1.0, -1.0, 2.0, 3.0])
+
+    def chosen(x: Any) -> Any:
+        mask = x > 0
+        places = np.argsort(x)
+        return np.sum(x[mask]) * np.sum(table[mask]) + np.sum(x * table[places])
+    gradient = np.where(x > 0, 5.0, 0.0) + np.array([1.0, 0.0, 2.0, 3.0])
+    for found in (grad(python_control_flow(chosen)), jit(grad(python_control_flow(chosen)))):
+        np.testing.assert_array_equal(found(x), gradient)
