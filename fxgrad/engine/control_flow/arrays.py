@@ -679,7 +679,7 @@ class Part(Place):
         value = value.elements if type(value) is _Operand else value
         if has_unknown_bound(index) or type(value) is TracedSlice:
             mask, value = _everywhere(row, index, value)
-            changed = _where(mask, value, row).astype(row.dtype)
+            changed = _where(mask, value, row)
         elif _has_tracer(row) or _has_tracer(index) or _has_tracer(value):
             changed = _updated(row, index, value)
         else:

@@ -467,12 +467,22 @@ def test_values_that_do_not_fit_are_refused() -> None:
             a[1:] += x
         return a
 
+    def imaginary_part_of_a_row(x: Any, n: Any) -> Any:
+        m = np.zeros((2, 3))
+        m[0][:n] = x * 1j * np.ones(3)[:n]
+        return m
+
     def outside(x: Any) -> Any:
         a = np.zeros(3)
         a[5] = x
         return a
     with pytest.raises(DTypeError) as refused:
         jit(python_control_flow(imaginary))(1.0)
+    assert str(refused.value).startswith(
+        "x[...] = v: v is of dtype complex128 and x of dtype float64, which has no room for an imaginary part. Write "
+        "x[...] = v.real, or make x a complex array\n")
+    with pytest.raises(DTypeError) as refused:
+        jit(python_control_flow(imaginary_part_of_a_row))(1.0, 2)
     assert str(refused.value).startswith(
         "x[...] = v: v is of dtype complex128 and x of dtype float64, which has no room for an imaginary part. Write "
         "x[...] = v.real, or make x a complex array\n")
