@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.dtypes import finfo, float0, float32, is_complex, is_inexact
+from fxgrad.engine.dtypes import finfo, float0, is_complex, is_inexact
 from fxgrad.engine.frontend.flat import note_result
 from fxgrad.engine.frontend.operands import as_array_operand, shape_of
 from fxgrad.engine.ops.arithmetic import stop_gradient
@@ -72,10 +72,7 @@ def _is_as_needed(parameter: Any, gradient: Any) -> bool:
 
 def _widen(parameter: Any) -> Any:
     """Return a parameter, half precision in float32, and None for integers and bools."""
-    dtype = aval_of(parameter).dtype
-    if not is_inexact(dtype):
-        return None
-    return parameter if dtype.itemsize >= 4 else astype(parameter, float32)
+    return widen_half(parameter) if is_inexact(aval_of(parameter).dtype) else None
 
 
 def _narrow(parameter: Any, moved: Any) -> Any:

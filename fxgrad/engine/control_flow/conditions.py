@@ -11,15 +11,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
-from fxgrad.engine.control_flow.blocks import (
-    Text,
-    Thunk,
-    block,
-    is_unknown,
-    refuse,
-    refuse_in_try,
-    template,
-)
+from fxgrad.engine.control_flow.blocks import Text, Thunk, block, is_unknown, refuse, refuse_in_try, template
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.branches import choose
 from fxgrad.engine.control_flow.structures import OptionalValue

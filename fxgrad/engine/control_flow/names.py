@@ -246,18 +246,18 @@ def optional_names(function: ast.FunctionDef | ast.Lambda) -> set[str]:
         if _may_be_none(default, set())}
     pairs = [pair for node in walk_scope(function.body) if isinstance(node, ast.Assign | ast.AnnAssign) and node.value
              for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
-             for pair in _assigned(target, node.value)]
+             for pair in assigned_values(target, node.value)]
     while more := {name for name, value in pairs if name not in found and _may_be_none(value, found)}:
         found |= more
     return found
 
 
-def _assigned(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
+def assigned_values(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.expr]]:
     """Return the names of a target, and the expressions that they get, if these are written out."""
     if isinstance(target, ast.Name):
         return [(target.id, value)]
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-        return [each for pair in zip(target.elts, value.elts, strict=True) for each in _assigned(*pair)]
+        return [each for pair in zip(target.elts, value.elts, strict=True) for each in assigned_values(*pair)]
     return []
 
 

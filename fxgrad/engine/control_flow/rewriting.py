@@ -7,8 +7,9 @@ of the user's code that it stands for.
 from __future__ import annotations
 
 import ast
+import contextlib
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.engine.control_flow.jumps import JumpLowering, UnsetFlags
@@ -20,6 +21,7 @@ from fxgrad.engine.control_flow.names import (
     RESULT,
     Nodes,
     arrays_of,
+    assigned_values,
     bound_names,
     changed_by_call,
     compared_with_none,
@@ -75,6 +77,15 @@ def is_kept(node: ast.AST) -> bool:
     """Return whether a nested function runs as it is, since it yields or awaits."""
     return isinstance(node, ast.AsyncFunctionDef) or any(
         isinstance(each, ast.Yield | ast.YieldFrom | ast.Await) for each in walk_scope(node.body))  # type: ignore[attr-defined]
+
+
+def _keep_none(value: ast.expr) -> None:
+    """Mark a value that a name gets which may be None: it may be that, too."""
+    if isinstance(value, ast.Name | ast.IfExp):
+        value.may_be_none = True  # type: ignore[union-attr]
+    if isinstance(value, ast.IfExp):
+        _keep_none(value.body)
+        _keep_none(value.orelse)
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -201,10 +212,11 @@ class _Rewriter(ast.NodeTransformer):
         changed = self._changed_names([*node.body, *node.orelse], node.test, node.live)  # type: ignore[attr-defined]
         reads = self._places_of_nested([*node.body, *node.orelse])
         binds, binds_otherwise = bound_names(node.body), bound_names(node.orelse)
-        with_test = self._with_certain(node.test, True, binds), self._with_certain(node.test, False, binds_otherwise)
-        defined = [self._inner(then, with_test[0](self._block, node.body), binds, node.body[0], reads=reads)]
+        with self._knowing(node.test, True, binds):
+            defined = [self._inner(then, self._block(node.body), binds, node.body[0], reads=reads)]
         if node.orelse:
-            defined.append(self._inner(other, with_test[1](self._block, node.orelse), binds_otherwise, node.orelse[0]))
+            with self._knowing(node.test, False, binds_otherwise):
+                defined.append(self._inner(other, self._block(node.orelse), binds_otherwise, node.orelse[0]))
         test = node.test
         args = [self._condition(test), _name(then, ast.Load(), test),
                 _name(other, ast.Load(), test) if node.orelse else _constant(None, test), *changed]
@@ -274,16 +286,14 @@ class _Rewriter(ast.NodeTransformer):
             call.keywords.append(_at(ast.keyword("optional", _constant(tuple(sorted(self._optional)), call)), call))
         return call
 
-    def _with_certain(self, test: ast.expr, when: bool, binds: Collection[str] = ()) -> Callable[..., Any]:
-        """Return a function that calls another one for code that runs if a test gives `when`."""
-        found = self._optional and (names_set_if(test, when) & self._optional).difference(binds)
-
-        def call(function: Callable[..., Any], *args: Any) -> Any:
-            around, self._certain = self._certain, self._certain | found
-            made = function(*args)
-            self._certain = around
-            return made
-        return call
+    @contextlib.contextmanager
+    def _knowing(self, test: ast.expr, when: bool, binds: Collection[str] = ()) -> Iterator[None]:
+        """In the block, visit code that runs if a test gives `when`, and that binds these names."""
+        around = self._certain
+        if self._optional:
+            self._certain = around | (names_set_if(test, when) & self._optional).difference(binds)
+        yield
+        self._certain = around
 
     def _changed_names(self, body: Sequence[ast.AST], at: ast.AST, *live: set[str]) -> list[ast.expr]:
         """Return the names that a block changes, for each set of live ones, and those whose arrays change in place.
@@ -416,8 +426,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> Any:
         value = node.value
         is_result = isinstance(node.targets[0], ast.Name) and node.targets[0].id == RESULT
-        for target in node.targets if self._optional else ():
-            self._keep_none(target, value)
+        for name, each in itertools.chain.from_iterable(assigned_values(target, value) for target in node.targets):
+            if name in self._optional:
+                _keep_none(each)
         node.targets = [self.visit(target) for target in node.targets]
         node.value = self._returned(value) if is_result else self._new_containers(value)
         for name in getattr(node, "given_back", ()):
@@ -428,14 +439,6 @@ class _Rewriter(ast.NodeTransformer):
         return [*(found if isinstance(found, list) else [found]), *(
             _at(ast.Expr(self._call("fresh", [_name(each.id, ast.Load(), each)], each)), each)
             for each in lists)] if lists else found
-
-    def _keep_none(self, target: ast.expr, value: ast.expr) -> None:
-        """Mark the values that names get which may be None: they may be it, too."""
-        if isinstance(target, ast.Name) and target.id in self._optional and isinstance(value, ast.Name | ast.IfExp):
-            value.may_be_none = True  # type: ignore[union-attr]
-        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-            for pair in zip(target.elts, value.elts, strict=True):
-                self._keep_none(*pair)
 
     def _returned(self, value: ast.expr) -> ast.expr:
         """Return the value of an early `return`."""
@@ -639,12 +642,10 @@ class _Rewriter(ast.NodeTransformer):
                            visit(node.values[-1])]
             return node
         args = [_constant(word, node), visit(first)]
-        around = self._certain
-        for before, each in zip(node.values, rest, strict=False):
-            if self._optional:
-                self._certain = self._certain | (names_set_if(before, word == "and") & self._optional)
-            args.append(self._choice(each, visit))
-        self._certain = around
+        with contextlib.ExitStack() as tests:
+            for before, each in zip(node.values, rest, strict=False):
+                tests.enter_context(self._knowing(before, word == "and"))
+                args.append(self._choice(each, visit))
         return self._call("boolean", args, node)
 
     def _choice(self, node: ast.expr, visit: Callable[[ast.expr], ast.expr]) -> ast.expr:
@@ -659,11 +660,10 @@ class _Rewriter(ast.NodeTransformer):
             node.test = self._known(node.test, "a conditional expression with :=")
             node.body, node.orelse = self.visit(node.body), self.visit(node.orelse)
             return node
-        for each in (node.body, node.orelse) if hasattr(node, "may_be_none") else ():
-            if isinstance(each, ast.Name | ast.IfExp):
-                each.may_be_none = True  # type: ignore[union-attr]
-        sides = [self._with_certain(node.test, when)(self._choice, each, self.visit) for each, when in (
-            (node.body, True), (node.orelse, False))]
+        sides = []
+        for each, when in (node.body, True), (node.orelse, False):
+            with self._knowing(node.test, when):
+                sides.append(self._choice(each, self.visit))
         optional = [_constant(True, node)] if hasattr(node, "may_be_none") else []
         return self._call("if_expression", [self._condition(node.test), *sides, *optional], node)
 
