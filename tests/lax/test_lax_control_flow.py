@@ -18,6 +18,7 @@ import fxgrad.numpy as fnp
 from fxgrad import checkpoint, grad, hvp, jacfwd, jacrev, jit, lax, linearize, vjp, vmap
 from fxgrad.extend import aval_of
 from fxgrad.lax import bodies
+from fxgrad.numpy import at
 from tests.support.bases import BASES, FXGRAD, JAX
 
 X = np.array([1.2, -0.4, 0.7])
@@ -239,6 +240,69 @@ def test_a_dead_lane_does_not_keep_a_loop_running() -> None:
         return lax.cond(x > 0, lambda x: lax.while_loop(lambda s: s < 10.0, lambda s: s * 2.0, x), lambda x: x, x)
     np.testing.assert_array_equal(vmap(f)(np.array([3.0, -1.0])), [12.0, -1.0])
     np.testing.assert_array_equal(vmap(f)(np.array([-3.0, -1.0])), [-3.0, -1.0])
+
+
+TABLE = np.array([2.0, 3.0, 5.0])
+DIAGONALS = np.array([0.0, 1.0, 1.0]), np.zeros(3)
+RAISING: dict[str, Callable[[Any, Any], Any]] = {
+    "gather": lambda k, table: at(table)[k].get(),
+    "a later index": lambda k, table: fnp.sin(at(table)[k - 1 + 1].get()),
+    "take": lambda k, table: fnp.take(table, fnp.atleast_1d(k)).sum(),
+    "scatter": lambda k, table: at(table)[k].set(7.0).sum(),
+    "scatter_add": lambda k, table: at(table)[k].add(7.0).prod(),
+    "scatter_mul": lambda k, table: at(table)[k].multiply(7.0).sum(),
+    "scatter_min": lambda k, table: at(table)[k].min(1.0).sum(),
+    "solve": lambda k, table: fnp.linalg.solve(fnp.diag(3.0 - k * fnp.ones(3)), table).sum(),
+    "cholesky": lambda k, table: fnp.linalg.cholesky(fnp.diag(3.0 * table - k * table)).sum(),
+    "tridiagonal_solve": lambda k, table: lax.linalg.tridiagonal_solve(
+        DIAGONALS[0], 3.0 - k * np.ones(3), DIAGONALS[1], table[:, None]).sum(),
+    "a call": lambda k, table: jit(lambda k: at(table)[k].get())(k),
+    "a branch": lambda k, table: lax.cond(
+        k > 0, lambda k: at(table)[k].get(), lambda k: at(table)[k + 1].get(), k),
+    "a loop": lambda k, table: lax.fori_loop(0, 2, lambda i, total: total + at(table)[k].get(), 0.0),
+}
+
+
+@pytest.mark.parametrize("name", RAISING)
+def test_a_branch_that_no_lane_takes_raises_no_error(name: str) -> None:
+    """The condition is the user's guard: without a lane that it lets in, no lane has operands that the branch takes."""
+    def guarded(k: Any, table: Any) -> Any:
+        return lax.cond(k < 3, lambda k: RAISING[name](k, table), lambda _: 0.5 * table[0], k)
+
+    def slope(k: Any) -> Any:
+        return grad(guarded, argnums=1)(k, TABLE)
+    for lanes in (np.array([3, 3]), np.array([1, 3]), np.array([0, 2])):
+        values = [guarded(k, TABLE) for k in lanes]
+        np.testing.assert_allclose(vmap(lambda k: guarded(k, TABLE))(lanes), values, rtol=1e-14)
+        slopes = [slope(k) for k in lanes]
+        np.testing.assert_allclose(vmap(slope)(lanes), slopes, rtol=1e-13)
+        of_all = grad(lambda table, lanes=lanes: vmap(lambda k: guarded(k, table))(lanes).sum())(TABLE)
+        np.testing.assert_allclose(of_all, np.sum(slopes, 0), rtol=1e-13)
+    pairs = np.array([[3, 3], [3, 1]])
+    found = vmap(vmap(lambda k: guarded(k, TABLE)))(pairs)
+    np.testing.assert_allclose(found, [[guarded(k, TABLE) for k in row] for row in pairs], rtol=1e-14)
+
+
+def test_an_error_of_a_live_lane_is_raised() -> None:
+    def f(k: Any) -> Any:
+        return lax.cond(k < 9, lambda k: at(TABLE)[k].get(), lambda _: 0.0, k)
+    assert vmap(f)(np.array([9, 1])).tolist() == [0.0, 3.0]
+    with pytest.raises(IndexError, match=r"index 4 is out of range for axis 0 of size 3; in range are -3 to 2"):
+        vmap(f)(np.array([9, 4]))
+
+
+def test_an_index_that_all_lanes_share_is_guarded_too() -> None:
+    def f(k: Any, on: Any) -> Any:
+        return lax.cond(on & (k < 3), lambda k: at(TABLE)[k].get(), lambda _: 0.0, k)
+    np.testing.assert_array_equal(vmap(f, (None, 0))(5, np.array([True, False])), [0.0, 0.0])
+
+
+def test_a_dtype_and_weakness_stay_where_no_lane_is_live() -> None:
+    def f(k: Any, table: Any) -> Any:
+        return lax.cond(k < 3, lambda k: at(table)[k].get(), lambda _: table[0], k)
+    for table in (np.arange(3, dtype=np.float32), np.arange(3, dtype=np.int8), fnp.arange(3) * (1 + 2j)):
+        for indices in (np.array([3, 3], np.uint8), np.array([3, 3], np.int16)):
+            assert vmap(lambda k, table=table: f(k, table))(indices).dtype == table.dtype
 
 
 # --- inputs of every kind -----------------------------------------------------------------------------------

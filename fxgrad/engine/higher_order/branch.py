@@ -35,7 +35,9 @@ from fxgrad.engine.higher_order.masking import (
     expand_mask,
     fill_dead_lanes,
     masking_dead_lanes,
+    may_raise,
     passthrough_inputs,
+    raising_where_live,
     refuse_effects,
 )
 from fxgrad.engine.higher_order.narrowing import remaining_operands, remove_inputs, used_input_places
@@ -225,11 +227,16 @@ def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequen
     for number, branch in enumerate(branches):
         mask = eq(which, scalar_like(number, index))
         given, in_axes = fill_dead_lanes(mask, size, operands, axes)
-        with masking_dead_lanes(mask, branch):
-            derived = batched_program(branch, size, tuple(in_axes))
-        # Programs inside may be loops, which run only if a lane needs them.
-        may_be_long = any(region.role != "inline" for equation in branch.equations for region in equation.regions)
-        results.append(_run_if_any(mask, derived, given) if size and may_be_long else
+        # Programs inside may be loops, which run only if a lane needs them, or raise errors.
+        in_whole = any(region.role != "inline" or may_raise(region.program)
+                       for equation in branch.equations for region in equation.regions)
+        program = branch
+        if size and may_raise(branch) and not in_whole:
+            program = raising_where_live(branch)
+            given, in_axes = [reduce_or(mask, (0,)), *given], [None, *in_axes]
+        with masking_dead_lanes(mask, program):
+            derived = batched_program(program, size, tuple(in_axes))
+        results.append(_run_if_any(mask, derived, given) if size and in_whole else
                        apply_equations(derived.program, [*derived.captured, *given]))
     passed = passthrough_inputs(branches, axes)
     outputs = [select_n(expand_mask(which, len(aval_of(cases[0]).shape)), *cases) if place is None else operands[place]

@@ -10,21 +10,37 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from fxgrad.engine import dtypes
 from fxgrad.engine.core.analysis import Analysis
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Program
-from fxgrad.engine.core.program_properties import has_effects, used_axes
+from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.program_properties import has_effects, program_property, used_axes
 from fxgrad.engine.core.regions import close_marks
+from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.higher_order.groups import Marks
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.comparison import and_
 from fxgrad.engine.ops.dynamic import dynamic_slice
+from fxgrad.engine.ops.factorizations import cholesky_p
+from fxgrad.engine.ops.indexing import (
+    gather_p,
+    scatter_add_p,
+    scatter_max_p,
+    scatter_min_p,
+    scatter_mul_p,
+    scatter_p,
+    scatter_sub_p,
+)
+from fxgrad.engine.ops.matrices import on_diagonal
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.reductions import argmax, reduce_or
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.shaping import slice_in_dim
 from fxgrad.engine.ops.structural import move_axis, reshape
-from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.ops.triangular import lu_solve_p, tridiagonal_solve_p
+from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import (
     Batched,
     batched_axis,
@@ -63,6 +79,62 @@ def fill_dead_lanes(mask: Any, size: int, values: Sequence[Any], axes: Sequence[
             live = stop_gradient(dynamic_slice(in_front, starts, (1, *shape[1:])))
             results.append(where(expand_mask(mask, len(shape)), in_front, live))
     return results, [None if axis is None else 0 for axis in axes]
+
+
+SafeOperands = Callable[[Any, list[Any], dict[str, Any]], list[Any]]
+"""(whether a lane is live, operands, parameters) -> the operands, others if none is live."""
+
+safe_operands: Analysis[SafeOperands | None] = Analysis(
+    "safe operands", "With which operands an operation that raises errors on NumPy raises none, where no lane is live.",
+    missing="conservative", default=None)
+
+
+@program_property
+def may_raise(program: Program) -> bool:
+    """Return whether an operation of `program`, at any depth, raises errors on NumPy that it does not on XLA."""
+    return any(safe_operands.of(equation.primitive) is not None or any(map(may_raise, equation.programs))
+               for equation in program.equations)
+
+
+def raising_where_live(program: Program) -> Program:
+    """Return `program` with an input more, before the others: whether a lane is live.
+
+    Dead lanes repeat a live one and raise no error of their own. Where no lane is live, all compute on values that the
+    program is not made for: an index that a condition of the user's keeps in range is out of range there. Operations
+    in programs inside stay as they are.
+    """
+    def build(live: Any, *values: Any) -> tuple[list[Any], None]:
+        def step(equation: Equation, inputs: list[Any]) -> Sequence[Any]:
+            safe = safe_operands.of(equation.primitive)
+            operands = inputs if safe is None else safe(live, inputs, equation.params)
+            return bind(equation.primitive, *operands, **equation.params)
+        return interpret(program, values, step), None
+
+    return derive(program, "raising where live", build, [Aval((), dtypes.bool_), *program.in_avals]).program
+
+
+@safe_operands.register(gather_p, scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatter_min_p, scatter_max_p)
+def _safe_indices(live: Any, operands: list[Any], params: dict[str, Any]) -> list[Any]:
+    x, indices, *updates = operands
+    return [x, where(live, indices, scalar_like(0, indices)), *updates] if params["mode"] == "checked" else operands
+
+
+@safe_operands.register(cholesky_p)
+def _safe_matrix(live: Any, operands: list[Any], _: dict[str, Any]) -> list[Any]:
+    a, = operands
+    return [where(live, a, where(on_diagonal(a), scalar_like(1, a), scalar_like(0, a)))]
+
+
+@safe_operands.register(lu_solve_p)
+def _safe_factors(live: Any, operands: list[Any], _: dict[str, Any]) -> list[Any]:
+    a, factors, *rest = operands
+    return [a, where(live, factors, scalar_like(1, factors)), *rest]
+
+
+@safe_operands.register(tridiagonal_solve_p)
+def _safe_diagonals(live: Any, operands: list[Any], _: dict[str, Any]) -> list[Any]:
+    low, middle, high, b = operands
+    return [*(where(live, each, scalar_like(value, each)) for each, value in ((low, 0), (middle, 1), (high, 0))), b]
 
 
 def masking_dead_lanes(mask: Any, program: Program) -> AbstractContextManager[None]:
