@@ -19,7 +19,7 @@ from tools.pages import DOCS, has, markdown, put  # noqa: E402
 
 PAGE = DOCS / "appendix" / "c-files.md"
 HELD = {"named_call", "jit_call", "checkpoint", "recompute", "custom_jvp", "custom_vjp", "custom_vmap", "scan", "while",
-        "cond", "shard_map"}
+        "for", "sweep", "cond", "shard_map"}
 KINDS: dict[str, Analysis] = {
     "an expression of elements, part of the loop that uses it": elements,
     "other indices of an operand, no loop of its own": views, "a loop of its own": statements}

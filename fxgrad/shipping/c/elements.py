@@ -51,7 +51,7 @@ def _negation_text(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: d
 
 def _not(x: Sequence[str], avals: Sequence[Aval], out: Aval, params: dict[str, Any]) -> str:
     kind = avals[0].dtype.kind
-    return f"!{x[0]}" if kind == "b" else f"~{x[0]}" if kind == "i" else f"({TYPES[out.dtype.name]})~{x[0]}"
+    return f"(!{x[0]})" if kind == "b" else f"~{x[0]}" if kind == "i" else f"({TYPES[out.dtype.name]})~{x[0]}"
 
 
 def _extremum(name: str, of_bools: str) -> Rule:

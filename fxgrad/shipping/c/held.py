@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fxgrad.extend import Aval, Equation, Region, Variable, primitives
+from fxgrad.extend import Aval, Equation, Program, Region, Variable, primitives
+from fxgrad.extend.parameters import sweep_as_loops
 from fxgrad.shipping.c.values import CValue, SourceRefusal, c_type
 from fxgrad.text.inlining import holds_call
 
@@ -17,6 +18,8 @@ WORKSPACE = "workspace + @FRAME@"
 def write_regions(function: CFunction, equation: Equation) -> dict[Variable, CValue]:
     """Write an operation with regions; return its results."""
     regions = equation.regions
+    if equation.primitive is primitives.sweep:
+        return _sweep(function, equation)
     for region in regions:
         function.file.function(region.program)
     if holds_call(equation):
@@ -25,6 +28,8 @@ def write_regions(function: CFunction, equation: Equation) -> dict[Variable, CVa
         return _branches(function, equation)
     if equation.primitive is primitives["while"]:
         return _while(function, equation)
+    if equation.primitive is primitives["for"]:
+        return _for(function, equation)
     if len(regions) == 1 and regions[0].role == "body" and regions[0].times is not None and not any(
             link.how == "inside" for link in (*regions[0].inputs, *regions[0].outputs)):
         return _scan(function, equation, regions[0])
@@ -41,8 +46,8 @@ def _address_text(value: CValue) -> str:
     return value.name if value.aval.shape or element.startswith("*") else f"&{value.name}"
 
 
-def _call_text(function: CFunction, region: Region, arguments: list[str]) -> str:
-    name, bytes_needed = function.file.function(region.program)
+def _call_text(function: CFunction, program: Program, arguments: list[str]) -> str:
+    name, bytes_needed = function.file.function(program)
     function.below = max(function.below, bytes_needed)
     return f"{name}({', '.join([*arguments, WORKSPACE])});"
 
@@ -54,7 +59,7 @@ def _call(function: CFunction, equation: Equation, region: Region) -> dict[Varia
     def lines() -> list[str]:
         again = [function.array(equation.inputs[link.place]) for link in region.inputs]
         assert len(again) == len(arguments)
-        return [_call_text(function, region, [*again, *(
+        return [_call_text(function, region.program, [*again, *(
             _address_text(made[equation.outputs[link.place]]) for link in region.outputs)])]
 
     function.emit(lines)
@@ -71,7 +76,7 @@ def _branches(function: CFunction, equation: Equation) -> dict[Variable, CValue]
         found = []
         last = len(equation.regions) - 1
         for number, region in enumerate(equation.regions):
-            call = _call_text(function, region, [
+            call = _call_text(function, region.program, [
                 *(function.array(equation.inputs[link.place]) for link in region.inputs),
                 *(_address_text(made[equation.outputs[link.place]]) for link in region.outputs)])
             chosen = f"{'else ' if number else ''}if ({which.at([])} <= {number})"
@@ -113,14 +118,14 @@ def _scan(function: CFunction, equation: Equation, region: Region) -> dict[Varia
             if link.how == "carry":
                 value = made[equation.outputs[next(order)]]
                 first.append(_copy_text(value, text, atom.aval))
-                arguments.append(value.at([]) if not atom.aval.shape else value.name)
+                arguments.append(_whole_text(value))
             else:
                 arguments.append(_entry(text, atom.aval) if link.how == "entry" else text)
         results = [_address_text(following[link.place]) if link.how == "carry" else
                    _entry_of(made[equation.outputs[link.place]]) for link in region.outputs]
-        call = [_call_text(function, region, [*arguments, *results])]
-        call += [_copy_text(made[equation.outputs[place]], following[place].at([]) if not following[place].aval.shape
-                            else following[place].name, following[place].aval) for place in carried]
+        call = [_call_text(function, region.program, [*arguments, *results])]
+        call += [_copy_text(made[equation.outputs[place]], _whole_text(following[place]), following[place].aval)
+                 for place in carried]
         head = (f"for (int step = {(region.times or 0) - 1}; step >= 0; step--) {{" if region.reverse else
                 f"for (int step = 0; step < {region.times}; step++) {{")
         return [*first, head, *("    " + line for line in call), "}"]
@@ -145,40 +150,79 @@ def _entry_of(value: CValue) -> str:
 
 def _while(function: CFunction, equation: Equation) -> dict[Variable, CValue]:
     condition, body = equation.regions
-    for atom in equation.inputs:
-        function.array(atom)
-    made = _write_operation(function, equation)
-    following = {var: _fresh_copy(function, var) for var in equation.outputs}
+    loop = _Loop(function, equation, body)
     var = Variable(condition.program.outputs[0].aval)
     function.names[var] = function.file.unique("go_on")
     go = function.new(var)
 
     def lines() -> list[str]:
-        first = []
-        values = iter([*made.values()])
-        for link in body.inputs:
-            if link.how == "carry":
-                atom = equation.inputs[link.place]
-                first.append(_copy_text(next(values), function.array(atom), atom.aval))
+        ask = _call_text(function, condition.program, [*loop.arguments(condition), _address_text(go)])
+        return [*loop.begin(), "for (;;) {", f"    {ask}", f"    if (!{go.at([])})", "        break;",
+                *("    " + line for line in loop.step()), "}"]
 
-        def arguments(region: Region) -> list[str]:
-            carried = iter([*made.values()])
-            found = []
-            for link in region.inputs:
-                if link.how == "carry":
-                    value = next(carried)
-                    found.append(value.at([]) if not value.aval.shape else value.name)
-                else:
-                    found.append(function.array(equation.inputs[link.place]))
-            return found
+    function.emit(lines)
+    return loop.made
 
-        ask = _call_text(function, condition, [*arguments(condition), _address_text(go)])
-        step = [_call_text(function, body, [*arguments(body), *(
-            _address_text(following[equation.outputs[link.place]]) for link in body.outputs)])]
-        step += [_copy_text(value, following[var].at([]) if not var.aval.shape else following[var].name, var.aval)
-                 for var, value in made.items()]
-        return [*first, "for (;;) {", f"    {ask}", f"    if (!{go.at([])})", "        break;",
-                *("    " + line for line in step), "}"]
+
+def _for(function: CFunction, equation: Equation) -> dict[Variable, CValue]:
+    body, = equation.regions
+    count = function.many(equation.inputs[0])
+    loop = _Loop(function, equation, body)
+
+    def lines() -> list[str]:
+        head = f"for ({c_type(count.aval)} step = 0; step < {count.at([])}; step++) {{"
+        return [*loop.begin(), head, *("    " + line for line in loop.step()), "}"]
+
+    function.emit(lines)
+    return loop.made
+
+
+class _Loop:
+    """A loop whose results `made` are what it carries, with a second variable for each, which a turn fills."""
+
+    def __init__(self, function: CFunction, equation: Equation, body: Region) -> None:
+        self._function, self._equation, self._body = function, equation, body
+        for atom in equation.inputs:
+            function.array(atom)
+        self.made = _write_operation(function, equation)
+        self._following = {var: _fresh_copy(function, var) for var in equation.outputs}
+
+    def begin(self) -> list[str]:
+        """Return the lines that set what is carried to its first values."""
+        carried = [self._equation.inputs[link.place] for link in self._body.inputs if link.how == "carry"]
+        return [_copy_text(value, self._function.array(atom), atom.aval)
+                for value, atom in zip(self.made.values(), carried, strict=True)]
+
+    def arguments(self, region: Region) -> list[str]:
+        """Return the arguments of a call in a turn."""
+        carried = iter(self.made.values())
+        return [_whole_text(next(carried)) if link.how == "carry" else
+                self._function.array(self._equation.inputs[link.place]) for link in region.inputs]
+
+    def step(self) -> list[str]:
+        """Return the lines of a turn."""
+        results = [_address_text(self._following[self._equation.outputs[link.place]]) for link in self._body.outputs]
+        return [_call_text(self._function, self._body.program, [*self.arguments(self._body), *results]),
+                *(_copy_text(value, _whole_text(self._following[var]), var.aval) for var, value in self.made.items())]
+
+
+def _whole_text(value: CValue) -> str:
+    return value.name if value.aval.shape else value.at([])
+
+
+def _sweep(function: CFunction, equation: Equation) -> dict[Variable, CValue]:
+    """Write an operation by the loops that define it."""
+    derived = sweep_as_loops(equation.params["step"], equation.params["back"])
+    function.file.add_names(derived.program)
+    fixed = [function.file.table(value) for value in derived.captured]
+    count, *rest = equation.inputs
+    for atom in equation.inputs:
+        function.array(atom)
+    made = _write_operation(function, equation)
+
+    def lines() -> list[str]:
+        arguments = [*fixed, f"(int32_t){function.array(count)}", *map(function.array, rest)]
+        return [_call_text(function, derived.program, [*arguments, *map(_address_text, made.values())])]
 
     function.emit(lines)
     return made

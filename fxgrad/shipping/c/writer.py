@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import textwrap
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from fxgrad import tree
 from fxgrad.errors import UnsupportedError
 from fxgrad.extend import (
+    Aval,
     Equation,
     Program,
     Tracer,
@@ -60,22 +61,18 @@ class CFile:
         self._functions: dict[int, tuple[str, int]] = {}
         self._texts: list[str] = []
         self._constants: dict[str, str] = {}
-        sources = Sources()
+        self._sources = Sources()
         functions = _FUNCTIONS.split()
         reserved = [*_KEYWORDS.split(), *functions, *(name + "f" for name in functions), *HELPERS, *INDICES,
                     *(f"i{number}" for number in range(40)), *(f"at_{index}" for index in INDICES)]
         self.unique = UniqueNames(reserved)
         self._title = self.unique(_identifier(_description(program)))
         self._names: dict[int, dict[Variable, str]] = {}
-        found = {id(each): variable_names(each, sources) for each in inner_first(program)}
-        for var in program.inputs[:len(program.constants)]:  # these are of the whole file
-            found[id(program)][var] = self.unique(_identifier(found[id(program)][var]))
-        constants = {*program.inputs[:len(program.constants)]}
-        for key, names in found.items():
-            unique = UniqueNames([*self.unique.taken])
-            self._names[key] = {var: name if var in constants else unique(_identifier(name))
-                                for var, name in names.items()}
-        self.unique.taken.update(name for names in self._names.values() for name in names.values())
+        self._program_names: dict[int, str] = {}
+        self._named: list[Program] = []
+        """These stay, since programs are known by their identity."""
+        self._tables: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self.add_names(program)
 
     def text(self) -> str:
         """Return the whole file."""
@@ -93,6 +90,25 @@ class CFile:
                  f"#define {macro} {size}", *constants, helpers, code]
         return "\n\n".join(part for part in parts if part) + "\n"
 
+    def add_names(self, program: Program) -> None:
+        """Give names to the variables of a program, and of those that its operations hold, and to these."""
+        self._named.append(program)
+        inside = [each for each in inner_first(program) if id(each) not in self._names]
+        found = {id(each): variable_names(each, self._sources) for each in inside}
+        constants = program.inputs[:len(program.constants)]
+        for var in constants:  # these are of the whole file
+            found[id(program)][var] = self.unique(_identifier(found[id(program)][var]))
+        for key, names in found.items():
+            unique = UniqueNames([*self.unique.taken])
+            self._names[key] = {var: name if var in constants else unique(_identifier(name))
+                                for var, name in names.items()}
+        self.unique.taken.update(name for key in found for name in self._names[key].values())
+        for each in inside:
+            for equation in each.equations:
+                for region in equation.regions:
+                    name = call_name(equation) if region.role in ("inline", "call", "recomputed") else region.role
+                    self._program_names.setdefault(id(region.program), name or region.role)
+
     # --- functions ------------------------------------------------------------------------------------------
 
     def function(self, program: Program) -> tuple[str, int]:
@@ -105,17 +121,6 @@ class CFile:
             self._texts.append(f"{_head(f'static void {name}', function.parameters())}\n{body}")
             known = self._functions[id(program)] = name, size
         return known
-
-    @cached_property
-    def _program_names(self) -> dict[int, str]:
-        """Return the names of the programs that operations hold."""
-        found: dict[int, str] = {}
-        for program in inner_first(self._main):
-            for equation in program.equations:
-                for region in equation.regions:
-                    name = call_name(equation) if region.role in ("inline", "call", "recomputed") else region.role
-                    found.setdefault(id(region.program), name or region.role)
-        return found
 
     def _function_of(self, program: Program, name: str, is_main: bool) -> CFunction:
         function = None
@@ -141,6 +146,14 @@ class CFile:
         text = "\n".join(textwrap.wrap(items or "0", WIDTH - 4, initial_indent="    ", subsequent_indent="    "))
         self._constants[name] = f"static const {c_type(var.aval)} {name}[{array.size or 1}] = {{\n{text}\n}};"
         return array_value(var.aval, name, lambda _: None, var=var)
+
+    def table(self, values: np.ndarray[Any, Any]) -> str:
+        """Return the name of a constant array that is no value of the program; equal ones are one."""
+        key = values.dtype.str, values.shape, values.tobytes()
+        if key not in self._tables:
+            self._tables[key] = self.unique("table")
+            self.constant(self._tables[key], Variable(Aval(values.shape, values.dtype)), values)
+        return self._tables[key]
 
     # --- comments -------------------------------------------------------------------------------------------
 

@@ -93,9 +93,9 @@ def test_every_sample_of_what_is_supported(tmp_path: Path) -> None:
             arguments = [args for _, args in kept]
             programs.append(fxgrad.make_program(applied(primitive, [sample.params for sample, _ in kept]))(*arguments))
             given.append((primitive, [sample for sample, _ in kept], arguments))
-    # Loops whose number of turns is an operand, and solvers; products in another dtype than their operands', and bits
+    # Solvers; products in another dtype than their operands', and bits
     # as those of a dtype of another size.
-    assert refused == {"for", "sweep", "custom_root", "custom_linear_solve", "dot_general", "bitcast_convert_type"}
+    assert refused == {"custom_root", "custom_linear_solve", "dot_general", "bitcast_convert_type"}
     count = 0
     for function, program, (primitive, samples, arguments) in zip(
             compiled(programs, tmp_path), programs, given, strict=True):
@@ -205,6 +205,18 @@ def newton(x: Any) -> Any:
     return lax.while_loop(lambda s: np.abs(s * s - x) > 1e-12, lambda s: 0.5 * (s + x / s), x)
 
 
+def until_small(x: Any, n: Any) -> Any:
+    total = 0.0
+    for k in range(n):
+        x = np.cos(x) * 0.99
+        if np.sum(x) > 100.0:
+            break
+        total = total + np.sum(x * x) / (k + 1)
+    for _ in range(n // 2):
+        x = np.sin(x)
+    return total + np.sum(x)
+
+
 def chosen(number: Any, x: Any) -> Any:
     return lax.switch(number, [np.sin, np.cos, lambda y: y * y], x), lax.cond(number > 0, np.exp, np.tanh, x)
 
@@ -239,6 +251,11 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "recurrent": (recurrent, (RNG.normal(size=(3, 3)), X)),
     "gradient of a loop": (fxgrad.grad(recurrent, argnums=(0, 1)), (RNG.normal(size=(3, 3)), X)),
     "while": (newton, (2.0,)),
+    "loops of traced length": (fxgrad.python_control_flow(until_small), (X[0], 9)),
+    "gradient of loops of traced length": (fxgrad.grad(fxgrad.python_control_flow(until_small)), (X[0], 300)),
+    "gradient of loops without a turn": (fxgrad.grad(fxgrad.python_control_flow(until_small)), (X[0], np.int32(-1))),
+    "hessian of loops of traced length": (fxgrad.hessian(fxgrad.python_control_flow(until_small)), (X[0], 9)),
+    "conditions": (lambda x, y: [~(x > 1) & (y > 0), ~((x > 1) | (y > x)), (x > y) ^ ~(y > 1)], (X, X + 0.1)),
     "switch": (chosen, (1, X)),
     "results": (twice_and_all, (X,)),
     "names": (hard_names, (X, X, 1.0, 2.0, 3.0)),
@@ -252,6 +269,12 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "nothing times a constant": (lambda x: x @ KERNEL.reshape(3, -1), (np.zeros((0, 3)),)),
     "layer norm": (fxgrad.grad(lambda x: (fxgrad.nn.layer_norm(x) ** 3).sum()), (X,)),
 }
+
+
+def test_a_table_that_several_sweeps_use_stands_in_a_file_once() -> None:
+    text = fxgrad.make_program(fxgrad.grad(fxgrad.python_control_flow(until_small)))(X[0], 9).to_c()
+    assert text.count("static const int32_t table") == 1
+    assert text.count("(int32_t)") >= 2
 
 
 @needs_compiler
