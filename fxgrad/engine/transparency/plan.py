@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,6 +39,8 @@ class Plan:
             "ndarray": np.ndarray, "Array": Array, "MISS": MISS, "is_frozen": is_frozen,
             "as_strong_scalar": as_strong_scalar}
         self.lines: list[str] = []
+        self.class_lines: list[str] = []
+        """The guards of the classes of numbers, tested after all loads."""
         self.argument_lines: list[str] = []
         """The guards of the transformed arguments."""
         self.loaded: dict[str, Any] = {}
@@ -194,9 +197,36 @@ class Plan:
         self.pinned |= self._paths[name]
         return Known(value)
 
+    def guard_classes(self, data: Sequence[Data]) -> None:
+        """Guard that each number among data that the library gets stays positive, negative, 0, infinite or NaN.
+
+        The library compares numbers that it knows with 0, as in `x % n`, and what it records then depends on it.
+        """
+        for item in data:
+            value, code = item.value, item.code
+            if isinstance(value, complex | np.complexfloating):
+                self._guard_class(f"{code}.real", value.real)
+                self._guard_class(f"{code}.imag", value.imag)
+            elif not isinstance(value, np.ndarray):
+                self._guard_class(code, value)
+
+    def _guard_class(self, code: str, value: Any) -> None:
+        infinity = self.constant(math.inf)
+        condition = (f"0.0 < {code} < {infinity}" if 0 < value < math.inf else
+                     f"-{infinity} < {code} < 0.0" if -math.inf < value < 0 else
+                     f"str({code}) == {str(value)!r}")  # also the sign of 0
+        if condition not in self._conditions:
+            self._conditions.add(condition)
+            self.class_lines.append(f"if not ({condition}): return MISS")
+
     def guard_type(self, item: Data) -> None:
         """Guard the type of computed data."""
         self.guard(self.type_test(item.code, item.value))
+
+    @property
+    def all_lines(self) -> list[str]:
+        """The loads and guards, in the order of their tests."""
+        return [*self.lines, *self.class_lines]
 
     def function(self, lines: Sequence[str], body: Sequence[str], **objects: Any) -> Any:
         """Return the generated function of `args` and `kwargs` that runs `lines`, and then `body`.

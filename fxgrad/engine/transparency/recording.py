@@ -57,6 +57,7 @@ class Recorder:
         self._note_captured(before, data, node)
         for item in data:
             self._require_captured(item, node)
+        self._plan.guard_classes(data)
         return self._wrap(result, data, node)
 
     def compute(self, function: Callable[..., Any], code: str, args: Sequence[Item], options: dict[str, Item],
@@ -70,6 +71,8 @@ class Recorder:
         if not isinstance(result, np.ndarray | np.generic | float):
             raise self._plan.needs_contents(
                 data, "a library function returns something else than an array of data", node)
+        if isinstance(result, np.ndarray):  # its elements are given to the library later
+            self._plan.guard_classes(data)
         codes = [self.code_of(item, node) for item in args]
         codes += [f"{name}={self.code_of(item, node)}" for name, item in options.items()]
         return self._plan.compute(f"{code}({', '.join(codes)})", result)

@@ -215,7 +215,7 @@ class Replays:
         if not _are_equal(recording, Recording(replay.reached, replay.outputs, captured)):
             raise UnsupportedError(
                 f"{function_name(self.function)} was taken to be transparent, and recorded another program, or other "
-                "captured values, than its replay:\n" + "\n".join(replay.plan.lines))
+                "captured values, than its replay:\n" + "\n".join(replay.plan.all_lines))
 
     def interpret_if_due(self, kind: Kind, traced: TracedCall | None, args: tuple[Any, ...], kwargs: dict[str, Any],
                          tape: Tape) -> None:
@@ -345,7 +345,7 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
                 raise
             by_content |= found.codes
     plan = first.plan
-    load = plan.function(plan.lines, [f"return [{', '.join(first.codes)}]"])
+    load = plan.function(plan.all_lines, [f"return [{', '.join(first.codes)}]"])
     loaded = load(args, kwargs)
     if loaded is MISS or not all(map(_same_value, loaded, recording.captured)):
         raise Refusal("what it reads changes while it is read")
@@ -387,7 +387,7 @@ def direct_call(replay: Replay, program: Program, captured: Sequence[Any], value
     is_frequent = all(type(value) in FREQUENT for value in (*captured, *loaded, *leaves))
     default, executor, epoch = replay.settings
     # The program runs outside of the block that takes exceptions for misses.
-    return plan.function([_SETTINGS_DIFFER, *plan.argument_lines, *plan.lines], [
+    return plan.function([_SETTINGS_DIFFER, *plan.argument_lines, *plan.all_lines], [
         "counts.replayed += 1", f"r = execute(program, [{given}])",
         f"return (r[0], {gradient})" if values else f"return {gradient}"],
         execute=numpy_executor.execute if is_frequent else executor.execute, program=program, current=current.get,
@@ -525,9 +525,16 @@ def _same_value(one: Any, other: Any) -> bool:
 
 def _check_other_values(first: _Interpretation, interpret: Callable[[_Overrides], _Interpretation]) -> None:
     """Raise `Refusal` if the function records something else for other values of data, and say which data decide."""
-    for change in (perturbed, contrasting):
+    values = [item.value for item in first.plan.loaded.values() if isinstance(item, Data)]
+    sizes = {value.size for value in values if isinstance(value, np.ndarray) and value.dtype.kind in "fciu"} - {0}
+    # With three elements and more one change has all extremes.
+    further = [partial(with_extremes, first=place) for place in range((1 if min(sizes) > 2 else 3) if sizes else 0)]
+    if any(not isinstance(value, np.ndarray) for value in values):
+        further += [far_number, whole_number]
+    for change in (perturbed, contrasting, *further):
         refusal = _difference(first, interpret, change, None)
-        if refusal is None:
+        # What raises an error for such a value does so in the user's calls, too.
+        if refusal is None or (change in further and refusal.__cause__ is not None):
             continue
         deciding = [code for code in first.plan.small_data() if _difference(first, interpret, change, code) is not None]
         raise LooksAtContents(refusal.reason, refusal.syntax, frozenset(deciding)) if deciding else refusal
@@ -601,6 +608,32 @@ def _copy_like(made: Any, value: Any) -> Any:
     made = np.array(made)
     made.flags.writeable = value.flags.writeable
     return made.view(Array) if type(value) is Array else made
+
+
+def far_number(value: Any) -> Any:
+    """Return a number of the same class on the other side of 1; of a negative one, whose floor is odd if it is even."""
+    if isinstance(value, np.ndarray | complex | np.complexfloating) or not value or not np.isfinite(value):
+        return value
+    return type(value)((7.3125 if value < 1 else 0.3125) if value > 0 else -1.5 if np.floor(value) % 2 else -0.5)
+
+
+def whole_number(value: Any) -> Any:
+    """Return a number of the same class without a fraction."""
+    if isinstance(value, np.ndarray | complex | np.complexfloating) or not value or not np.isfinite(value):
+        return value
+    return type(value)(2.0 if value > 0 else -2.0)
+
+
+def with_extremes(value: Any, first: int) -> Any:
+    """Return a value of the same type whose elements are NaN, 0 and infinity by turns, from one of them on.
+
+    Integers have a 0 there. The classes of numbers are guarded, and stay.
+    """
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "fciu":
+        return value
+    extremes = (np.nan, 0.0, np.inf) if value.dtype.kind in "fc" else (value.flat[0], 0, value.flat[0])
+    made = np.resize(np.roll(np.array(extremes, value.dtype), -first), value.shape)
+    return _copy_like(made, value)
 
 
 def contrasting(value: Any) -> Any:

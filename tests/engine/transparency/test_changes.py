@@ -14,9 +14,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import special
 
 import fxgrad
 import fxgrad.numpy as fnp
+import fxgrad.scipy.special as fsp
 from fxgrad.engine import config
 from fxgrad.engine.transparency import replays
 from tests.support import held
@@ -148,6 +150,56 @@ def test_numbers_that_change(holder) -> None:
         for given in (number, 0.25, number):
             args, options = case.put(given) or ((), {})
             assert_equal(outcome(slope, W, *args, **options), outcome(expected, W, *args, **options))
+
+
+def remainder(x, n):
+    return np.sum((x % n) * x)
+
+
+def remainder_by_computed(x, n):
+    return np.sum(np.remainder(x, 1.5 - n) * x)
+
+
+def quotient(x, n):
+    return np.sum((x // n) * x)
+
+
+def quotient_by_elements(x, n):
+    return np.sum((x // np.array([n, n, 2.0])) * x)
+
+
+def greater_but_nan(x, n):
+    return np.sum(np.fmax(x, n) * x)
+
+
+def of_gamma(x, n):
+    return np.sum(fsp.beta(n, x))
+
+
+def edges(x, n):
+    return np.sum(np.digitize(x, np.array([n, n + 1.0])) * x)
+
+
+CLASSES = [0.5, -0.5, -1.5, 2.5, -2.5, 3.0, -3.0, -1.0, 0.0, -0.0, math.nan, math.inf, -math.inf, 1e300, -1e-300, 0.7]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("function", "slope_at"), [
+    (remainder, lambda x, n: x % n + x), (remainder_by_computed, lambda x, n: x % (1.5 - n) + x),
+    (quotient, lambda x, n: x // n), (quotient_by_elements, lambda x, n: x // np.array([n, n, 2.0])),
+    (greater_but_nan, lambda x, n: np.where(n > x, n, 2 * x)), (edges, lambda x, n: np.digitize(x, [n, n + 1.0]) * 1.0),
+    (of_gamma, lambda x, n: special.beta(n, x) * (special.psi(x) - special.psi(n + x)))],
+    ids=lambda value: getattr(value, "__name__", ""))
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_numbers_that_the_library_compares(function, slope_at, sign) -> None:
+    """What it records for a number that it knows depends on the sign, 0 and NaN; values from closed forms."""
+    slope = declared(function)
+    x = np.array([1.3, -2.7, 7.1])
+    for n in [sign * number for number in CLASSES]:
+        if function is of_gamma and not (abs(n) > 1e-3 and abs(n) % 1 and abs(n) < 9):
+            continue  # poles
+        for _ in range(2):
+            np.testing.assert_allclose(slope(x, n), slope_at(x, n), rtol=1e-11, err_msg=str(n))
 
 
 @pytest.mark.parametrize(("make", "values"), [

@@ -116,7 +116,7 @@ def test_a_replay_that_is_wrong_is_found(monkeypatch) -> None:
         slope(W)
     assert str(error.value) == (
         "function was taken to be transparent, and recorded another program, or other captured values, than its "
-        "replay:\n" + "\n".join(replay.plan.lines))
+        "replay:\n" + "\n".join(replay.plan.all_lines))
 
 
 def test_transformations_of_the_library_within_are_named() -> None:

@@ -66,4 +66,4 @@ def test_random_changes(seed, monkeypatch) -> None:
         if not isinstance(wanted, type):
             assert got.dtype == wanted.dtype, step
             np.testing.assert_array_equal(np.asarray(got), np.asarray(wanted), err_msg=str(step))
-    assert replays.counts.replayed - before > CHANGES // 20
+    assert replays.counts.replayed - before > CHANGES // 4 // 6  # a number of another class is interpreted anew
