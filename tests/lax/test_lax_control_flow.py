@@ -276,7 +276,7 @@ def test_a_branch_that_no_lane_takes_raises_no_error(name: str) -> None:
         np.testing.assert_allclose(vmap(lambda k: guarded(k, TABLE))(lanes), values, rtol=1e-14)
         slopes = [slope(k) for k in lanes]
         np.testing.assert_allclose(vmap(slope)(lanes), slopes, rtol=1e-13)
-        of_all = grad(lambda table, lanes=lanes: vmap(lambda k: guarded(k, table))(lanes).sum())(TABLE)
+        of_all = grad(lambda table, lanes=lanes: vmap(guarded, (0, None))(lanes, table).sum())(TABLE)
         np.testing.assert_allclose(of_all, np.sum(slopes, 0), rtol=1e-13)
     pairs = np.array([[3, 3], [3, 1]])
     found = vmap(vmap(lambda k: guarded(k, TABLE)))(pairs)

@@ -528,10 +528,11 @@ def _check_other_values(first: _Interpretation, interpret: Callable[[_Overrides]
     values = [item.value for item in first.plan.loaded.values() if isinstance(item, Data)]
     sizes = {value.size for value in values if isinstance(value, np.ndarray) and value.dtype.kind in "fciu"} - {0}
     # With three elements and more one change has all extremes.
-    further = [partial(with_extremes, first=place) for place in range((1 if min(sizes) > 2 else 3) if sizes else 0)]
+    further: list[Callable[[Any], Any]] = [
+        partial(with_extremes, first=place) for place in range((1 if min(sizes) > 2 else 3) if sizes else 0)]
     if any(not isinstance(value, np.ndarray) for value in values):
         further += [far_number, whole_number]
-    for change in (perturbed, contrasting, *further):
+    for change in [perturbed, contrasting, *further]:
         refusal = _difference(first, interpret, change, None)
         # What raises an error for such a value does so in the user's calls, too.
         if refusal is None or (change in further and refusal.__cause__ is not None):
