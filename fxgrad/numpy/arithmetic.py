@@ -64,9 +64,22 @@ def _numbers(x: Any, y: Any) -> list[Any]:
     return [without_bool(value) for value in as_numpy_scalars(promote_operands(*operands(x, y)))]
 
 
+def _sign_if_known(y: Any) -> int:
+    """Return 1 or -1 if `y` is a known number above or below 0, and 0 in all other cases."""
+    return int(y > 0) - int(y < 0) if type(y) in PYTHON_SCALARS or isinstance(y, np.generic) else 0
+
+
 def _nonzero(y: Any) -> Any:
     """Return integer divisors with 1 for 0, by which there is no remainder."""
-    return arithmetic.nonzero_divisor(y) if dtypes.is_integer(aval_of(y).dtype) else y
+    return y if _sign_if_known(y) or not dtypes.is_integer(aval_of(y).dtype) else arithmetic.nonzero_divisor(y)
+
+
+def _is_turned(left: Any, y: Any) -> Any:
+    """Return whether a remainder with the sign of the dividend is not 0, and has another sign than the divisor."""
+    zero, sign = scalar_like(0, left), _sign_if_known(y)
+    if sign:
+        return lt(left, zero) if sign > 0 else gt(left, zero)
+    return and_(ne(left, zero), ne(lt(left, zero), lt(y, scalar_like(0, y))))
 
 
 def _remainder(x: Any, y: Any) -> Any:
@@ -74,11 +87,7 @@ def _remainder(x: Any, y: Any) -> Any:
     x, y = _numbers(x, y)
     y = _nonzero(y)
     result = rem(x, y)
-    if dtypes.kind_of(aval_of(x).dtype) == "u":
-        return result
-    zero = scalar_like(0, result)
-    turned = and_(ne(result, zero), ne(lt(result, zero), lt(y, zero)))
-    return where(turned, add_(result, y), result)
+    return result if dtypes.kind_of(aval_of(x).dtype) == "u" else where(_is_turned(result, y), add_(result, y), result)
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
@@ -90,16 +99,16 @@ def _floor_divide(x: Any, y: Any) -> Any:
         divisor, zero = _nonzero(y), scalar_like(0, x)
         quotient = div(x, divisor)
         if dtypes.kind_of(dtype) == "i":
-            below = and_(ne(parts.sign(x), parts.sign(divisor)), ne(rem(x, divisor), zero))
+            below = _is_turned(rem(x, divisor), divisor)
             quotient = where(below, sub(quotient, scalar_like(1, x)), quotient)
-        return where(eq(y, zero), zero, quotient)
-    x, y = stop_gradient(x), stop_gradient(y)  # constant between jumps
+        return quotient if _sign_if_known(y) else where(eq(y, zero), zero, quotient)
+    x, y = stop_gradient(x), y if _sign_if_known(y) else stop_gradient(y)  # constant between jumps
     left = rem(x, y)
-    turned = and_(ne(left, 0.0), ne(lt(left, 0.0), lt(y, 0.0)))
     quotient, exact = div(sub(x, left), y), div(x, y)
-    whole = parts.round(where(turned, sub(quotient, 1.0), quotient))
+    whole = parts.round(where(_is_turned(left, y), sub(quotient, 1.0), quotient))
     # A zero has the sign of the quotient; a quotient that is infinite or a NaN stays.
-    return where(eq(y, 0.0), exact, where(eq(whole, 0.0), mul(exact, 0.0), whole))
+    quotient = where(eq(whole, 0.0), mul(exact, 0.0), whole)
+    return quotient if _sign_if_known(y) else where(eq(y, 0.0), exact, quotient)
 
 
 remainder = _name_function("remainder", _remainder, "Return the remainder of a division, with the sign of the divisor.")

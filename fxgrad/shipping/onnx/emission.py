@@ -46,13 +46,19 @@ class Emission:
         self.graph = OnnxGraph()
         self.sources = Sources()
         self._scope = ""
-        self._node_names = UniqueNames()  # of the whole model: onnxruntime refuses two nodes of one name
+        self.node_names = UniqueNames()
+        """Those of the whole model: onnxruntime refuses two nodes of one name."""
+        self._called: dict[Variable, str] = {}
 
     # --- programs ---------------------------------------------------------------------------------------------
 
     def program(self, program: Program, inputs: Sequence[OnnxValue], scope: str = "",
                 called: dict[Variable, str] | None = None) -> list[OnnxValue]:
-        """Return the values of the outputs of `program`; `called` names variables after something else."""
+        """Return the values of the outputs of `program`; `called` names variables after something else.
+
+        These names are taken, and given to these variables alone.
+        """
+        self._called.update(called or {})
         around, base = self._scope, self.graph.base
         self._scope = join_scopes(around, one_line(scope))
         names = {var: one_line(name) for var, name in
@@ -83,8 +89,10 @@ class Emission:
         # Values that nodes of this equation make get the names of its variables.
         inner = {name for node in nodes for name in node.output}
         new: dict[str, str] = {}
-        for value, name in zip(made, own, strict=True):
+        for value, name, var in zip(made, own, equation.outputs, strict=True):
             if value.name in inner and value.name not in new:
+                if var in self._called:
+                    self.graph.unique.taken.discard(name)
                 new[value.name] = self.graph.unique(name)
         for node in nodes:
             _rename(node, new)
@@ -92,7 +100,7 @@ class Emission:
         place = "" if source is None else one_line(self.sources.comment(source))
         for node in nodes:
             if not node.name:
-                node.name = self._node_names(join_scopes(scope, node.output[0].rpartition("/")[2]))
+                node.name = self.node_names(join_scopes(scope, node.output[0].rpartition("/")[2]))
                 node.doc_string = place
         for value, var in zip(made, equation.outputs, strict=True):
             if any(value.name == name for node in nodes for name in node.output):

@@ -115,8 +115,6 @@ def _model(program: Program) -> Any:
     for atom, name in zip(program.outputs, results, strict=True):
         if isinstance(atom, Variable) and atom not in given and not dtypes.is_key(atom.aval.dtype):
             called.setdefault(atom, name)
-    for name in called.values():
-        emission.graph.unique.taken.discard(name)
     made = emission.program(program, inputs, called=called)
     outputs = _outputs(emission, program, made, results)
     title = "" if signature is None else signature.title or signature.name
@@ -174,7 +172,7 @@ def _outputs(emission: Emission, program: Program, made: Sequence[OnnxValue], re
         graph.base = name
         given = library.words_of_key(graph, value) if dtypes.is_key(aval.dtype) else value
         if given.name != name or name in done:
-            graph.nodes.append(protos.make_node("Identity", [given.name], [name], {"name": name}))
+            graph.nodes.append(protos.make_node("Identity", [given.name], [name], {"name": emission.node_names(name)}))
         done.add(name)
         shape = (*aval.shape, 2) if dtypes.is_key(aval.dtype) else aval.shape
         infos.append(protos.value_info(name, shape, given.dtype))

@@ -64,6 +64,21 @@ def test_outputs_that_no_node_makes() -> None:
     assert names(made.graph.output) == [f"result[{number}]" for number in range(5)]
 
 
+def test_a_value_of_a_body_with_the_name_of_an_output() -> None:
+    """The name is the output's; that of the value inside, and of its node, is another one."""
+    def power(x: Any, n: Any) -> Any:
+        result = 1.0
+        while n > 0:
+            if n % 2 == 1:
+                result = result * x
+            x = x * x
+            n = n // 2
+        return result
+    program = fxgrad.make_program(fxgrad.python_control_flow(power))(1.3, 5)
+    model = compared(program, (1.3, 5))
+    assert [value.name for value in model.graph.output] == ["result"]
+
+
 def test_programs_have_their_types() -> None:
     program = fxgrad.make_program(wave)(X)
     again = to_onnx(wave)(fxgrad.ShapeDtypeStruct((3,), "float64"))
