@@ -202,12 +202,10 @@ def _common(one: Interval, other: Interval) -> Interval:
 
 def refined(program: Program, condition: Atom, holds: bool, known: Intervals) -> dict[Fact, Interval]:
     """Return narrower intervals of variables of `program`, at elements where a condition `holds`, or does not."""
-    every = _WithLiterals(known)
-
-    def inside(equation: Equation, region: Region) -> _WithLiterals:
-        given = [every[atom] for atom in equation.inputs]
+    def inside(equation: Equation, region: Region, around: Mapping[Fact, Interval]) -> _WithLiterals:
+        given = [around[atom] for atom in equation.inputs]
         return _WithLiterals(intervals_of(region.program, region_inputs(equation, region, given)))
-    return refine(program, condition, holds, every, inside)
+    return refine(program, condition, holds, _WithLiterals(known), inside)
 
 
 class _WithLiterals(dict[Fact, Interval]):

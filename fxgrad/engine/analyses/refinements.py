@@ -33,8 +33,8 @@ class Less(NamedTuple):
 
 Fact = Atom | Less
 """What stands among intervals."""
-Inside = Callable[[Equation, Region], Mapping[Fact, Interval]]
-"""(equation, one of its regions) -> the intervals of the variables and literals in that program."""
+Inside = Callable[[Equation, Region, Mapping[Fact, Interval]], Mapping[Fact, Interval]]
+"""(equation, one of its regions, intervals around) -> those of the variables and literals in the region's program."""
 
 
 def refine(program: Program, condition: Atom, holds: bool, known: Mapping[Fact, Interval], inside: Inside,
@@ -61,7 +61,7 @@ def refine(program: Program, condition: Atom, holds: bool, known: Mapping[Fact, 
             found[operand] = before._replace(low=low, high=max(min(before.high, most), low), nan=False)
             narrow_operands(operand, made, known, found)
         elif equation.regions:
-            todo += _in_regions(equation, equation.outputs.index(atom), expected, inside, found)
+            todo += _in_regions(equation, equation.outputs.index(atom), expected, known, inside, found)
         elif inputs[0].aval.dtype == dtypes.bool_:
             if primitive is comparison.not_p:
                 todo.append((inputs[0], not expected))
@@ -76,8 +76,8 @@ _ALL = frozenset({comparison.and_p, reductions.reduce_and_p, structural.convert_
 _SOME = frozenset({comparison.or_p, reductions.reduce_or_p, structural.convert_element_type_p})
 
 
-def _in_regions(equation: Equation, place: int, expected: bool, inside: Inside, found: dict[Fact, Interval],
-                ) -> list[tuple[Atom, bool]]:
+def _in_regions(equation: Equation, place: int, expected: bool, known: Mapping[Fact, Interval], inside: Inside,
+                found: dict[Fact, Interval]) -> list[tuple[Atom, bool]]:
     """Narrow the operands of a call, or of the only branch that can return `expected`; return what holds besides."""
     if equation.regions[0].role not in ("branch", "inline", "call"):
         return []
@@ -86,8 +86,8 @@ def _in_regions(equation: Equation, place: int, expected: bool, inside: Inside, 
     if len(possible) != 1:
         return []
     (number, region), = possible
-    program, known = region.program, inside(equation, region)
-    narrower = refine(program, program.outputs[place], expected, known, inside)
+    program = region.program
+    narrower = refine(program, program.outputs[place], expected, inside(equation, region, known), inside)
     for link, var in zip(region.inputs, program.inputs, strict=True):
         if var in narrower and link.how == "same" and isinstance(equation.inputs[link.place], Variable):
             found.setdefault(equation.inputs[link.place], narrower[var])

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,7 +16,9 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import lax
 from fxgrad.engine.analyses.interval_rules import interval_rules
+from fxgrad.engine.analyses.interval_values import Interval
 from fxgrad.engine.ops.arithmetic import nonzero_divisor
+from tests.engine.control_flow.test_common_algorithms import FUNCTIONS
 from tests.support.tiers import examples
 
 Function = Callable[..., Any]
@@ -522,3 +525,38 @@ def test_quotients_by_numbers_of_one_sign_have_theirs() -> None:
     found = fxgrad.bounds(reciprocals)((-1.0, 1.0)).results
     assert [(each.low, each.high) for each in found] == [(0.0, np.inf), (-np.inf, 0.0)]
     assert not any(each.nan for each in found)
+
+
+def test_conditions_within_conditions_are_looked_at_where_they_stand() -> None:
+    """The operands of an inner choice are variables of the branch that it stands in."""
+    table = np.array([1.0, 2.0, 0.5, 3.0])
+
+    def f(x: Any, n: Any) -> Any:
+        while n < 4 and table[n] <= x <= table[n] + table[3 - n]:
+            n = n + 1
+            x = x + 0.5
+        return x, n
+    found = fxgrad.bounds(fxgrad.python_control_flow(f))((0.5, 2.0), (0, 3)).results
+    for x in (0.5, 1.1, 1.6, 2.0):
+        for n in range(4):
+            for value, (low, high, *_) in zip(f(x, n), found, strict=True):
+                assert low <= value <= high
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_bounds_of_a_hundred_and_fifty_functions_hold() -> None:
+    """Those that people write with loops and branches on values."""
+    broken, random = [], np.random.default_rng(0)
+    for function in FUNCTIONS:
+        results = fxgrad.bounds(fxgrad.python_control_flow(function))((0.5, 2.0), (0, 3)).results
+        found = jax.tree.leaves(results, is_leaf=lambda each: isinstance(each, Interval))
+        for x in (0.5, 2.0, *random.uniform(0.5, 2.0, 4)):
+            n = int(random.integers(4))
+            try:
+                values = fxgrad.tree.leaves(function(x, n))
+            except (ZeroDivisionError, IndexError):
+                continue  # as in Python; compiled code goes on
+            broken += [(function.__name__, x, n) for value, interval in zip(values, found, strict=True)
+                       if np.any(value < interval.low) or np.any(value > interval.high)]
+    assert broken == []
