@@ -17,6 +17,7 @@ from fxgrad import debug
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.structures import (
+    OptionalValue,
     UnknownLength,
     containers_in,
     copy_of,
@@ -709,6 +710,7 @@ def template(arg: Any) -> tuple[str, list[Any]]:
             pieces.append((part if isinstance(part, str) else _format(*part)).replace("{", "{{").replace("}", "}}"))
         else:
             value, spec, conversion = part
+            value = value.required() if type(value) is OptionalValue else value
             pieces.append("{" + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}")
             given.append(value)
     return "".join(pieces), given

@@ -37,13 +37,14 @@ from fxgrad.engine.control_flow.blocks import (
 from fxgrad.engine.control_flow.names import is_generated
 from fxgrad.engine.control_flow.structures import (
     Flat,
+    OptionalParts,
     UnknownLength,
     as_optional,
     containers_in,
     flatten,
     has_unknown_length,
-    inside_optional,
     number_type,
+    optional_parts,
     shared_in,
     unflatten,
     word_for,
@@ -205,8 +206,8 @@ class _Loop:
     """Those that a name may have before or after a turn only; their items are among the variables."""
     set_first: set[str]
     """Names that each turn sets before it reads them; there is a first turn."""
-    optional: dict[str, Flat]
-    """Names that are None before the loop or after a turn, with values that they have otherwise."""
+    optional: dict[str, OptionalParts]
+    """Names of which all or a part is None before the loop or after a turn, with what that is otherwise."""
     missing: frozenset[str] = frozenset()
     """Names whose value before the loop is none, or not used: they get one in its first turn."""
 
@@ -353,10 +354,11 @@ class _Loop:
                                  "before. Only arrays and numbers can come out of a loop whose number of turns is "
                                  "traced")
                 continue
-            inside = inside_optional(before, flat) if name in self.may_be_none else None
+            inside = optional_parts(before, flat) if name in self.may_be_none or name.startswith(ITEMS) else None
             if inside is not None:
-                value = as_optional(unflatten(before.structure, before.leaves), inside, zeros)
-                self.optional[name], before, changed = inside, flatten(value), True
+                value = unflatten(before.structure, before.leaves)
+                before = self._begin(name, as_optional(value, inside, zeros, {id(value): None}))
+                self.optional[name], changed = inside, True
                 self.values[name], self.avals[name] = before, [*before.avals]
                 continue
             changed |= self._join(name, before, flat)
@@ -414,7 +416,8 @@ class _Loop:
         If it has others, those from before are added to `outer`, and the name to `widened`.
         """
         if name in self.optional:
-            value = as_optional(value, self.optional[name], zeros)
+            value = as_optional(value, self.optional[name], zeros, around.made if name in self.cells else {
+                **around.made, id(value): None})
         outer, kept, before = self.outer.setdefault(name, {}), self.kept.get(name, {}), self.values[name]
         made = {**around.made, **around.of_turn, **outer}
         known = {id(each) for container in kept.values() for each in containers_in(container)}

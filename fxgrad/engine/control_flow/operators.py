@@ -81,7 +81,7 @@ from fxgrad.engine.control_flow.loops import Counter, Mark, loop
 from fxgrad.engine.control_flow.sequences import SEQUENCES, Sequences, as_sequence, index, numbered
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, item, places_of_true
 from fxgrad.engine.control_flow.slices import call as call_on_slices
-from fxgrad.engine.control_flow.structures import containers_in, is_record
+from fxgrad.engine.control_flow.structures import OptionalValue, containers_in, is_record
 from fxgrad.engine.control_flow.variables import Names, Passed, cells_of, names_of_block, truth, write
 from fxgrad.engine.frontend.protocol import written
 from fxgrad.engine.ops.structural import convert
@@ -747,6 +747,8 @@ def _complex(*args: Any, **kwargs: Any) -> Any:
 
 
 def _isinstance(value: Any, kinds: Any) -> bool:
+    if type(value) is OptionalValue:
+        value.refused()
     if isinstance(value, kinds) or type(value) is not Tracer:
         return isinstance(value, kinds)
     kind = _type_of(value)
@@ -761,6 +763,8 @@ def _isinstance(value: Any, kinds: Any) -> bool:
 
 def _type_of(*args: Any, **kwargs: Any) -> Any:
     """Return `type(x)`, for a traced value the type that it has in Python and NumPy."""
+    if len(args) == 1 and type(args[0]) is OptionalValue:
+        args[0].refused()
     if len(args) != 1 or type(args[0]) is not Tracer:
         return type(*args, **kwargs)
     aval = args[0].aval

@@ -150,9 +150,14 @@ class Containers:
         return {name: copy_of(container) for name, container in self.by_name.items()}
 
     def with_kept(self, name: str, value: Any, made: Mapping[int, Any]) -> tuple[Any, list[Any]]:
-        """Return a value of a name with the containers that were not `made` in a block as objects, and those."""
+        """Return a value of a name with the containers that were not `made` in a block as objects, and those.
+
+        Of a list or dict the value are its items, which are read where it is None.
+        """
         container = self.by_name.get(name)
-        return with_kept(value, made) if container is None else items_with_kept(container, made)
+        if container is None:
+            return with_kept(value, made)
+        return items_with_kept(copy_of(container) if value is None else value, made)
 
     def write(self, values: Values) -> Values:
         """Set the items that are among values of variables; return the other values."""
