@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.api.checking import check
+from fxgrad.engine.api.checking import check_raise
 from fxgrad.engine.control_flow.arrays import (
     BlockArrays,
     Item,
@@ -207,7 +207,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
             break
     if error is not None:  # the other side runs, for the values of this one are never used
         form, values = template(f"{type(error).__name__}: {error}")
-        check(comparison.not_(predicate) if raises else predicate, form, *values)
+        check_raise(comparison.not_(predicate) if raises else predicate, type(error), form, *values)
         rest = other if raises else then
         if rest is not None:
             rest()

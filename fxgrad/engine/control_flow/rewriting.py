@@ -239,6 +239,8 @@ class _Rewriter(ast.NodeTransformer):
         """Return the `if` of which one side only raises: a traced condition is checked, and the other side runs."""
         *before, statement = node.body if raises else node.orelse
         error: ast.expr = statement.exc  # type: ignore[attr-defined]
+        if before and isinstance(error, ast.Name) and bound_names(before) == {error.id}:
+            before, error = [], before[0].value  # type: ignore[attr-defined]
         source = _constant(ast.unparse(error), error)
         parts: list[ast.expr] = [source]
         text = error.args[0] if isinstance(error, ast.Call) and len(error.args) == 1 and not error.keywords else None
@@ -251,7 +253,9 @@ class _Rewriter(ast.NodeTransformer):
             parts = [_constant(f"{kind}: ", error), *(text.values if isinstance(
                 text, ast.JoinedStr) else [_at(ast.FormattedValue(text, -1), text)])]
         message = _thunk(self._formatted(_at(ast.JoinedStr(parts), error)))
-        test = self._call("not_raising", [self.visit(node.test), _constant(raises, node.test), message, source], error)
+        kind = _thunk(copy_tree(error.func if isinstance(error, ast.Call) else error))
+        test = self._call("not_raising", [self.visit(node.test), _constant(raises, node.test), message, source, kind],
+                          error)
         return _at(ast.If(test, self._block(node.body), self._block(node.orelse)), node)
 
     def visit_While(self, node: ast.While) -> Any:
