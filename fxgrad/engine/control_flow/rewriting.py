@@ -249,8 +249,8 @@ class _Rewriter(ast.NodeTransformer):
             text = before[0].value if is_bound else None  # type: ignore[attr-defined]
         if text is not None and not isinstance(text, ast.Starred):
             text = copy_tree(text)
-            kind = ast.unparse(error.func)  # type: ignore[attr-defined]
-            parts = [_constant(f"{kind}: ", error), *(text.values if isinstance(
+            word = ast.unparse(error.func)  # type: ignore[attr-defined]
+            parts = [_constant(f"{word}: ", error), *(text.values if isinstance(
                 text, ast.JoinedStr) else [_at(ast.FormattedValue(text, -1), text)])]
         message = _thunk(self._formatted(_at(ast.JoinedStr(parts), error)))
         kind = _thunk(copy_tree(error.func if isinstance(error, ast.Call) else error))

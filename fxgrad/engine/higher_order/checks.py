@@ -279,8 +279,8 @@ def _gather_while(inputs: list[Any], params: dict[str, Any], is_final: bool) -> 
     num_fixed = num_asked + params["num_body_consts"]
     asked, given, carry = inputs[:num_asked], inputs[num_asked:num_fixed], inputs[num_fixed:]
 
-    def test(*values: Any) -> tuple[list[Any], None]:
-        return apply_equations(condition, values[:-1])[:1], None
+    def test(*values: Any) -> tuple[list[Any], None]:  # a failed check ends the loop, which may have no other end
+        return [and_(apply_equations(condition, values[:-1])[0], values[-1])], None
 
     def step(*values: Any) -> tuple[list[Any], None]:  # constants of the condition, of the body, carry, flag
         *before, flag = values
@@ -290,7 +290,7 @@ def _gather_while(inputs: list[Any], params: dict[str, Any], is_final: bool) -> 
         return [*outputs, and_(flag, and_(held, held_too))], None
 
     avals = [*params["condition"].in_avals[:num_asked], *params["body"].in_avals, HOLDS]
-    going = derive(params["condition"], ("flag ignored", is_final), test,
+    going = derive(params["condition"], ("flag asked", is_final), test,
                    [*params["condition"].in_avals, HOLDS]).program
     taken = derive(params["body"], ("flag carried", num_asked, params["condition"], is_final), step, avals).program
     *outputs, flag = bind_while(going, asked, taken, [*asked, *given], [*carry, Literal(True, HOLDS)])

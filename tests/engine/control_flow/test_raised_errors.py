@@ -188,6 +188,65 @@ def test_failed_checks_are_of_the_class_of_the_exception(function, kind):
         assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
+def step_down(x):
+    if x < 0:
+        raise ValueError("negative")
+    return x - 1
+
+
+def ends_by_a_helper(x):
+    while True:
+        x = step_down(x)
+        if x > 100:
+            break
+    return x
+
+
+def ends_by_a_helper_in_a_side(x):
+    k = 0
+    while x > 1:
+        k += 1
+        if k > 3:
+            x = fail("slow")
+        x = x / 2
+    return x
+
+
+def ends_by_a_long_side(x):
+    k = 0
+    while True:
+        x = x / 2
+        k += 1
+        if x < 1:
+            break
+        if k > 20:
+            text = "no"
+            text += " convergence"
+            raise RuntimeError(text)
+    return x
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "good", "bad", "error"), [
+    (ends_by_a_helper, 103.0, 5.0, "ValueError: negative"),
+    (ends_by_a_helper_in_a_side, 3.7, 100.0, "RuntimeError: failed: slow"),
+    (ends_by_a_long_side, 3.7, np.inf, "RuntimeError: no convergence")])
+def test_a_failed_check_ends_the_while_around_it(function, good, bad, error):
+    converted = python_control_flow(function)
+    calls = {"plain": converted, "jit": jit(converted), "grad of jit": grad(jit(converted)),
+             "jit of grad": jit(grad(converted)), "jit of jacfwd": jit(jacfwd(converted)),
+             "vmap": lambda x: vmap(converted)(np.array([good, x])),
+             "jit of vmap of grad": lambda x: jit(vmap(grad(converted)))(np.array([good, x]))}
+    slope = (function(good + 1e-6) - function(good - 1e-6)) / 2e-6
+    np.testing.assert_allclose(jit(converted)(good), function(good), rtol=1e-12)
+    np.testing.assert_allclose([jit(grad(converted))(good), grad(jit(converted))(good)], slope, rtol=1e-6)
+    for name, call in calls.items():
+        with pytest.raises((ValueError, RuntimeError)) as raised:
+            call(bad)
+        kind = "" if not isinstance(raised.value, CheckError) else error.partition(": ")[0] + ": "
+        assert str(raised.value).partition("\n")[0] == kind + error.partition(": ")[2], name
+
+
 def test_what_a_function_makes_to_raise_has_no_class_before_it_runs():
     def root(x):
         if x < 0:
