@@ -17,7 +17,6 @@ from fxgrad import debug
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.structures import (
-    OptionalValue,
     UnknownLength,
     containers_in,
     copy_of,
@@ -26,6 +25,7 @@ from fxgrad.engine.control_flow.structures import (
     is_record,
     parts_of,
     replace_items,
+    required,
     unflatten,
     with_article,
 )
@@ -707,7 +707,6 @@ def template(arg: Any) -> tuple[str, list[Any]]:
             pieces.append((part if isinstance(part, str) else _format(*part)).replace("{", "{{").replace("}", "}}"))
         else:
             value, spec, conversion = part
-            value = value.required() if type(value) is OptionalValue else value
             pieces.append("{" + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}")
-            given.append(value)
+            given.append(required(value))
     return "".join(pieces), given

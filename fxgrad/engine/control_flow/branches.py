@@ -47,6 +47,7 @@ from fxgrad.engine.control_flow.structures import (
     has_unknown_length,
     number_type,
     optional_parts,
+    required,
     shared_in,
     unflatten,
     word_for,
@@ -65,6 +66,7 @@ from fxgrad.engine.control_flow.variables import (
     is_equal,
     joined_aval,
     lengths_differ,
+    placeholder,
     read,
     shown_name,
     tries_for,
@@ -82,7 +84,7 @@ from fxgrad.engine.ops.comparison import and_, or_
 from fxgrad.engine.ops.parts import abs_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.select import select_n
-from fxgrad.engine.ops.structural import convert, zeros
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
@@ -136,7 +138,7 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
         for name in optional.keys() & found.keys():
             if found[name] is not UNSET:
                 copies = {} if name in left else {id(found[name]): None}
-                found[name] = as_optional(found[name], optional[name], zeros, {**around.made, **copies})
+                found[name] = as_optional(found[name], optional[name], placeholder, {**around.made, **copies})
         shared = shared_in(found.values())
         for name, value in found.items():
             values[name] = None if value is UNSET else flatten(value)
@@ -239,9 +241,9 @@ def _nothing() -> None:
     pass
 
 
-def _run_expression(function: Callable[[], Any], arrays: BlockArrays, results: list[Any]) -> None:
+def _run_expression(function: Callable[[], Any], arrays: BlockArrays, results: list[Any], optional: bool) -> None:
     arrays.hold()
-    results.append(function())
+    results.append(function() if optional else required(function()))
 
 
 def _left_value(results: list[Any], containers: Containers) -> tuple[Values, Left]:
@@ -266,7 +268,7 @@ def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[
         for function, when in ((then, "true"), (other, "false")):
             results: list[Any] = []
             sides.append(_trace_side(
-                functools.partial(_run_expression, function, arrays, results),
+                functools.partial(_run_expression, function, arrays, results, optional),
                 functools.partial(_left_value, results, containers), what, when, then, containers, found))
         if not _find_optional(sides, ["~value"] if optional else [], found) and (
                 sides[0].values.keys() == sides[1].values.keys()):

@@ -125,10 +125,10 @@ class OptionalValue:
         return self.required()
 
     def __array_ufunc__(self, function: Any, method: str, *args: Any, **kwargs: Any) -> Any:
-        return getattr(function, method)(*map(_required, args), **kwargs)
+        return getattr(function, method)(*map(required, args), **kwargs)
 
     def __array_function__(self, function: Any, _: Any, args: Any, kwargs: Any) -> Any:
-        return function(*map(_required, args), **kwargs)
+        return function(*map(required, args), **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -147,19 +147,20 @@ class OptionalValue:
     __array__ = __bool__ = __complex__ = __float__ = __format__ = __int__ = __str__ = refused
 
 
-def _required(value: Any) -> Any:
+def required(value: Any) -> Any:
+    """Return a value; that it is not None is checked, if it may be."""
     return value.required() if type(value) is OptionalValue else value
 
 
 def _operator(name: str) -> Callable[..., Any]:
     def apply(*args: Any) -> Any:
-        return getattr(operator, name)(*map(_required, args))
+        return getattr(operator, name)(*map(required, args))
     return apply
 
 
 def _reflected(name: str) -> Callable[..., Any]:
     def apply(*args: Any) -> Any:
-        return getattr(operator, name)(*map(_required, args[::-1]))
+        return getattr(operator, name)(*map(required, args[::-1]))
     return apply
 
 
@@ -316,9 +317,11 @@ def optional_parts(one: Flat | None, other: Flat | None) -> OptionalParts | None
 
 
 def _parts_between(one: Any, other: Any) -> OptionalParts | None:
+    if one is other:
+        return None
     if one is None or other is None or OptionalValue in (type(one), type(other)):
         return _inside_optional(flatten(one), flatten(other))
-    if one is other or type(one) is not type(other) or not (isinstance(one, tuple) or is_container(one)):
+    if type(one) is not type(other) or not (isinstance(one, tuple) or is_container(one)):
         return None
     items = [dict(enumerate(each)) if isinstance(each, list | tuple) else parts_of(each) for each in (one, other)]
     if [*items[0]] != [*items[1]]:
@@ -338,26 +341,27 @@ def _inside_optional(one: Flat, other: Flat) -> Flat | None:
     return None if None in found.avals or containers_in(unflatten(found.structure, found.leaves)) else found
 
 
-def as_optional(value: Any, inside: OptionalParts, zeros: Callable[[Aval], Any], made: Mapping[int, Any]) -> Any:
+def as_optional(value: Any, inside: OptionalParts, placeholder: Callable[[Aval], Any], made: Mapping[int, Any]) -> Any:
     """Return a value, or None, as an optional value, or with optional parts; `inside` is what these are otherwise.
 
     Of containers, those that were `made` in the block get them.
     """
     if isinstance(inside, dict):
         if isinstance(value, tuple):
-            parts = [as_optional(each, inside[key], zeros, made) if key in inside else each
+            parts = [as_optional(each, inside[key], placeholder, made) if key in inside else each
                      for key, each in enumerate(value)]
             return tuple(parts) if type(value) is tuple else type(value)(*parts)
         if id(value) in made:
             items = parts_of(value)
             for key, each in inside.items():
-                items[key] = as_optional(items[key], each, zeros, made)
+                items[key] = as_optional(items[key], each, placeholder, made)
         return value
     if type(value) is OptionalValue:
         return value
     if value is not None:
         return OptionalValue(True, value)
-    return OptionalValue(False, unflatten(inside.structure, [zeros(aval) for aval in inside.avals if aval is not None]))
+    return OptionalValue(False, unflatten(inside.structure, [
+        placeholder(aval) for aval in inside.avals if aval is not None]))
 
 
 def _shown(value: Any) -> str:

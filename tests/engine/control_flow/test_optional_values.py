@@ -275,6 +275,43 @@ def attributes(x, n):
     return -7.0 if least.best is None else least.best * least.count, 0.5 if last.best is None else last.best
 
 
+class Means:
+    def __init__(self):
+        self.mean, self.other, self.counts = None, None, [None, 0.0]
+
+    def add(self, value):
+        self.mean = value if self.mean is None else 0.5 * (self.mean + value)
+        if value > 0.3:
+            self.counts[0] = value
+            self.counts[1] += 1
+
+
+def attributes_beside_a_list(x, n):
+    means, total = Means(), 0.0
+    for v in np.cos(np.arange(6.0) * x):
+        total += 1.0 if means.mean is None else means.mean
+        if v < -0.9:
+            continue
+        means.add(v)
+        if v > 1.5:
+            break
+    return total, means.counts[1], 0.0 if means.counts[0] is None else means.counts[0]
+
+
+def list_of_none(x, n):
+    values, xs = [None] * 3, np.sin(np.arange(3.0) + x)
+    for k in range(3):
+        if xs[k] > 0:
+            values[k] = xs[k]
+    total = 0.0
+    for each in values:
+        if each is None:
+            total -= 1
+        else:
+            total += each
+    return total
+
+
 def items(x, n):
     state, ends = {"best": None, "at": None}, [None, None]
     previous, total = (None, 0.0), 0.0
@@ -298,7 +335,8 @@ def items(x, n):
     return state["best"], state["at"], first + last, total + previous[1]
 
 
-CASES = [result_of_a_helper, given_by_a_function, parts_of_results, attributes, items, least, least_of_some,
+CASES = [result_of_a_helper, given_by_a_function, parts_of_results, attributes,
+         attributes_beside_a_list, list_of_none, items, least, least_of_some,
          found_or_not, last_if_any, optional_of_optional, pairs, arrays, chosen, prev_rule, default, truths,
          returned_early, resets]
 
@@ -312,7 +350,7 @@ def test_names_are_none_until_they_have_a_value(function: Any, args: tuple[float
 
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [least, least_of_some, found_or_not, pairs, chosen, prev_rule,
-                                      parts_of_results, attributes, items])
+                                      parts_of_results, attributes, items, attributes_beside_a_list])
 def test_gradients_and_batches(function: Any) -> None:
     assert_differentiable(function)
 
