@@ -533,6 +533,8 @@ class _Rewriter(ast.NodeTransformer):
         if arrays_of(node):
             return self._call("value_of", [node], node)
         if node.id in self._optional and not (hasattr(node, "may_be_none") and node.id not in self._certain):
+            if (callee := getattr(node, "callee", "")):
+                return self._call("argument", [_name(callee, ast.Load(), node), node, _constant(node.id, node)], node)
             return self._call("value_set", [node, *self._of_optional(node)], node)
         return node
 
@@ -735,10 +737,16 @@ class _Rewriter(ast.NodeTransformer):
         changes = isinstance(node.func, ast.Attribute) and target is not None and (
             not isinstance(target, ast.Name) or target.id in self._own)
         lent: list[ast.expr] = []
+        callee = ""
         if isinstance(node.func, ast.Name) and node.func.id == "print":
             node.args = [self._formatted(each) if isinstance(each, ast.JoinedStr) else self.visit(each)
                          for each in node.args]
         else:
+            names = [each for each in _arguments_of(node) if isinstance(each, ast.Name) and (
+                each.id in self._optional - self._certain)]
+            callee = self._new("callee") if names and not (changes or self._in_iterable) else ""
+            for each in names if callee else ():
+                each.callee = callee  # type: ignore[attr-defined]
             lent = [] if changes else self._lent(node)
             node.args = [self._argument(each, node, changes and each is target) for each in node.args]
         for keyword in node.keywords:
@@ -750,6 +758,8 @@ class _Rewriter(ast.NodeTransformer):
         if lent:
             lent.insert(0, self._depth(node.func))
         node.func = self._call("called", [self.visit(node.func), *lent], node.func)
+        if callee:
+            node.func = _at(ast.NamedExpr(_name(callee, ast.Store(), node), node.func), node.func)
         return node
 
     def _reduction(self, node: ast.Call) -> ast.expr | None:

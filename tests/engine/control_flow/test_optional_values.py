@@ -312,6 +312,44 @@ def list_of_none(x, n):
     return total
 
 
+def difference(v, last=None):
+    if last is None:
+        return v
+    return v - last
+
+
+class Weighted:
+    def __init__(self, weight):
+        self.weight = weight
+
+    def of(self, v, last):
+        return v * self.weight if last is None else last * v
+
+
+def through_a_closure(v, last):
+    def inner(w):
+        return w if last is None else w * last
+    return inner(v) + difference(v, last)
+
+
+def put(a, i, v):
+    a[i] = 0.0 if v is None else v
+
+
+def arguments(x, n):
+    last, total, weighted, table = None, 0.0, Weighted(2.0), np.zeros(6)
+    choose = lambda v, w: v if w is None else w
+    for i, v in enumerate(np.sin(np.arange(6.0) * x)):
+        total += difference(v, last) + difference(v, last=last) + weighted.of(v, last) + through_a_closure(v, last)
+        total += choose(v, last)
+        put(table, i, last)
+        if v > 0.4:
+            last = v
+        elif last is not None and v < -0.5:
+            last = None
+    return total, table, [difference(v, last) for v in (x, 2 * x)]
+
+
 def items(x, n):
     state, ends = {"best": None, "at": None}, [None, None]
     previous, total = (None, 0.0), 0.0
@@ -336,7 +374,7 @@ def items(x, n):
 
 
 CASES = [result_of_a_helper, given_by_a_function, parts_of_results, attributes,
-         attributes_beside_a_list, list_of_none, items, least, least_of_some,
+         attributes_beside_a_list, list_of_none, arguments, items, least, least_of_some,
          found_or_not, last_if_any, optional_of_optional, pairs, arrays, chosen, prev_rule, default, truths,
          returned_early, resets]
 
@@ -350,7 +388,8 @@ def test_names_are_none_until_they_have_a_value(function: Any, args: tuple[float
 
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [least, least_of_some, found_or_not, pairs, chosen, prev_rule,
-                                      parts_of_results, attributes, items, attributes_beside_a_list])
+                                      parts_of_results, attributes, items, attributes_beside_a_list,
+                                      arguments])
 def test_gradients_and_batches(function: Any) -> None:
     assert_differentiable(function)
 
