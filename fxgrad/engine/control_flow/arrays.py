@@ -813,7 +813,7 @@ def _where(mask: Any, value: Any, array: Any) -> Any:
 
 
 def _has_tracer(value: Any) -> bool:
-    if type(value) in (Tracer, TracedSlice):
+    if type(value) in (Tracer, TracedSlice, OptionalValue):
         return True
     return isinstance(value, list | tuple | slice) and any(map(_has_tracer, (
         (value.start, value.stop, value.step) if isinstance(value, slice) else value)))

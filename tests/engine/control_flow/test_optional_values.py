@@ -350,6 +350,18 @@ def arguments(x, n):
     return total, table, [difference(v, last) for v in (x, 2 * x)]
 
 
+def stored_in_arrays(x, n):
+    found, table, rows = sine(x / 4), np.zeros(3), {"a": np.zeros(2, np.float32)}
+    table[0] = found[0]
+    table += found[0]
+    rows["a"][1] = found[0]
+    for k in range(3):
+        if x > k - 1:
+            table[k] = found[0]
+            table[:k] -= 2 * found[0]
+    return table, rows["a"]
+
+
 def items(x, n):
     state, ends = {"best": None, "at": None}, [None, None]
     previous, total = (None, 0.0), 0.0
@@ -374,7 +386,7 @@ def items(x, n):
 
 
 CASES = [result_of_a_helper, given_by_a_function, parts_of_results, attributes,
-         attributes_beside_a_list, list_of_none, arguments, items, least, least_of_some,
+         attributes_beside_a_list, list_of_none, arguments, stored_in_arrays, items, least, least_of_some,
          found_or_not, last_if_any, optional_of_optional, pairs, arrays, chosen, prev_rule, default, truths,
          returned_early, resets]
 
