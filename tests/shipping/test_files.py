@@ -319,6 +319,8 @@ FINDING = {"kind": "nan", "operation": "log", "line": "", "sizes": {"tuple": []}
 WRONG_REPORTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a number for a text": (field_of("text", 3), "Message"), "no line": (field_of("line", None), "Message"),
     "another tree": (field_of("structure", {"tree": 0}), "Message"),
+    "no exception": (lambda report: report.update({"class": "Raised", "fields": {**report["fields"], "name": "print"}}),
+                     "Raised"),
     "another kind": (lambda report: report.update({"class": "Finding", "fields": {**FINDING, "kind": "fire"}}),
                      "Finding"),
     "sizes of text": (lambda report: report.update({"class": "Finding", "fields": {

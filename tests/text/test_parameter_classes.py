@@ -65,7 +65,14 @@ def positive(x: Any) -> Any:
     return np.log(x)
 
 
-REPORTS = {"Message": positive, "Diagnosis": fxgrad.checked(np.log, errors="sqrt")}
+@fxgrad.python_control_flow
+def not_negative(x: Any) -> Any:
+    if np.min(x) < 0:
+        raise ValueError("negative")
+    return np.sqrt(x)
+
+
+REPORTS = {"Message": positive, "Raised": not_negative, "Diagnosis": fxgrad.checked(np.log, errors="sqrt")}
 """The same for reports of checks, which texts do not hold. The program of a `Diagnosis` has a `Finding`."""
 
 

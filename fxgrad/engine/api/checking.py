@@ -18,6 +18,7 @@ from fxgrad.engine.higher_order.automatic_checks import KINDS, add_checks
 from fxgrad.engine.higher_order.checks import (
     Diagnosis,
     Message,
+    Raised,
     check_p,
     gather_checks,
     has_checks,
@@ -58,6 +59,14 @@ def check(condition: Any, fmt: str, *args: Any, **kwargs: Any) -> None:
             "fxgrad.check(x > 0, ...)"))
     structure, constants, values = flat_arguments("check", args, kwargs)
     bind(check_p, condition, *values, report=Message(fmt, user_line(), structure, constants), lanes=())
+
+
+def check_raise(condition: Any, kind: type[BaseException] | None, fmt: str, *args: Any) -> None:
+    """Check in the place of a `raise` of an exception of class `kind`: the error is one of that class, too."""
+    structure, constants, values = flat_arguments("check", args, {})
+    message = Message(fmt, user_line(), structure, constants)
+    report = message if kind is None else Raised.of(kind, message)
+    bind(check_p, condition, *values, report=report, lanes=())
 
 
 def checked(fun: Callable[..., Any], errors: str | Iterable[str] = "user") -> Callable[..., Any]:

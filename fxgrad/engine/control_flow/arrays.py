@@ -19,7 +19,6 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
-from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow import blocks
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
@@ -260,19 +259,18 @@ def value_set(value: Any, name: str, is_certain: bool) -> Any:
     """Return the value of a variable that may be None; that it has one is checked, if it is not certain."""
     if type(value) is not OptionalValue:
         return value
-    if not is_certain and value.is_set is not True:
-        check(value.is_set, f"`{name}` is None where a value is needed. Ask `if {name} is None` before")
-    return value.value
+    return value.value if is_certain else value.required(
+        f"`{name}` is None where a value is needed. Ask `if {name} is None` before")
 
 
-def returned(variable: FunctionType, *name: Any) -> Any:
+def returned(variable: FunctionType, is_certain: bool = False) -> Any:
     """Return the value of a variable that an early `return` gives: nothing changes the array after it.
 
-    `name` are the arguments of `value_set`, if it may be None.
+    It may be None if it is not `is_certain` that it has a value.
     """
     value = variable()
     if type(value) is OptionalValue:
-        return value_set(value, *name)
+        return value.value if is_certain else value
     cell = cell_of(variable)
     if block.get() is None or not is_array(value) or any(
             cell is each for loan in loans.get() for each in loan.borrowers):
@@ -815,7 +813,7 @@ def _where(mask: Any, value: Any, array: Any) -> Any:
 
 
 def _has_tracer(value: Any) -> bool:
-    if type(value) in (Tracer, TracedSlice):
+    if type(value) in (Tracer, TracedSlice, OptionalValue):
         return True
     return isinstance(value, list | tuple | slice) and any(map(_has_tracer, (
         (value.start, value.stop, value.step) if isinstance(value, slice) else value)))

@@ -25,6 +25,7 @@ from fxgrad.engine.control_flow.structures import (
     is_record,
     parts_of,
     replace_items,
+    required,
     unflatten,
     with_article,
 )
@@ -609,10 +610,7 @@ def raising(error: Any = None) -> Any:
     around = block.get()
     if around is None:
         return error
-    outer: Block | None = around
-    while outer is not None and outer.what != "while":
-        outer = outer.parent
-    if error is None or outer is not None or not around.is_side:  # a `while` might have no other end
+    if error is None or not around.is_side:
         raise refuse(f"`raise` stands inside {around.text}: the block is traced whether it runs or not, so the "
                      "exception cannot depend on the condition. Give the `raise` an `if` of its own with a traced "
                      "condition, which becomes a check; or return a NaN or a flag, and raise outside of the compiled "
@@ -710,5 +708,5 @@ def template(arg: Any) -> tuple[str, list[Any]]:
         else:
             value, spec, conversion = part
             pieces.append("{" + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}")
-            given.append(value)
+            given.append(required(value))
     return "".join(pieces), given

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.api.checking import check
+from fxgrad.engine.api.checking import check_raise
 from fxgrad.engine.control_flow.arrays import (
     BlockArrays,
     Item,
@@ -40,12 +40,14 @@ from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.control_flow.structures import (
     Flat,
     Kept,
+    OptionalParts,
     as_optional,
     containers_in,
     flatten,
     has_unknown_length,
-    inside_optional,
     number_type,
+    optional_parts,
+    required,
     shared_in,
     unflatten,
     word_for,
@@ -64,6 +66,7 @@ from fxgrad.engine.control_flow.variables import (
     is_equal,
     joined_aval,
     lengths_differ,
+    placeholder,
     read,
     shown_name,
     tries_for,
@@ -81,7 +84,7 @@ from fxgrad.engine.ops.comparison import and_, or_
 from fxgrad.engine.ops.parts import abs_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.select import select_n
-from fxgrad.engine.ops.structural import convert, zeros
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
@@ -108,10 +111,11 @@ _Result = Callable[[], tuple[Values, Left]]
 
 
 def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: str, named: Any,
-                containers: Containers, is_statement: bool = False) -> _Side:
+                containers: Containers, optional: Mapping[str, OptionalParts], is_statement: bool = False) -> _Side:
     """Trace one side of a branch, which is named as the function `named`.
 
-    `result` returns the values that it leaves, and which of their arrays others may have.
+    `result` returns the values that it leaves, and which of their arrays others may have. What is `optional` of them
+    may be None.
 
     Lists and dicts that it changes are added to `containers`, and have their items again. Raises `SideRaisesError` if
     the side of a statement ends in a `raise`.
@@ -131,6 +135,10 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
             left, shared_in_side = result()
         containers.add(around.changed)
         found = {**left, **containers.read()}
+        for name in optional.keys() & found.keys():
+            if found[name] is not UNSET:
+                copies = {} if name in left else {id(found[name]): None}
+                found[name] = as_optional(found[name], optional[name], placeholder, {**around.made, **copies})
         shared = shared_in(found.values())
         for name, value in found.items():
             values[name] = None if value is UNSET else flatten(value)
@@ -180,7 +188,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
     predicate = truth(condition, what)
     containers = Containers(cells)
     sides: list[_Side] = []
-    optional: dict[str, Flat] = {}
+    optional: dict[str, OptionalParts] = {}
     raises, error = False, None
     for _ in tries_for(what):
         sides.clear()
@@ -188,8 +196,8 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
             for function, when in ((then, "true"), (other, "false")):
                 arrays = BlockArrays(cells, before, live, owned, names.stored, items)
                 run = functools.partial(_run_side, function, arrays)
-                leave = functools.partial(_left_values, cells, live, arrays, containers, optional)
-                sides.append(_trace_side(run, leave, what, when, then, containers, is_statement=True))
+                leave = functools.partial(_left_values, cells, live, arrays, containers)
+                sides.append(_trace_side(run, leave, what, when, then, containers, optional, is_statement=True))
                 write(cells, before)
         except SideRaisesError as found:
             raises, error = when == "true", found.error
@@ -201,7 +209,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
             break
     if error is not None:  # the other side runs, for the values of this one are never used
         form, values = template(f"{type(error).__name__}: {error}")
-        check(comparison.not_(predicate) if raises else predicate, form, *values)
+        check_raise(comparison.not_(predicate) if raises else predicate, type(error), form, *values)
         rest = other if raises else then
         if rest is not None:
             rest()
@@ -215,22 +223,16 @@ def _run_side(function: FunctionType | None, arrays: BlockArrays) -> None:
         function()
 
 
-def _left_values(cells: Cells, live: Sequence[str], arrays: BlockArrays, containers: Containers,
-                 optional: Mapping[str, Flat]) -> tuple[Values, Left]:
+def _left_values(cells: Cells, live: Sequence[str], arrays: BlockArrays, containers: Containers) -> tuple[Values, Left]:
     shared = arrays.release(containers.by_name.values())
-    return _with_optional(read({name: cells[name] for name in live}), optional), shared
+    return read({name: cells[name] for name in live}), shared
 
 
-def _with_optional(values: Values, optional: Mapping[str, Flat]) -> Values:
-    return {name: as_optional(value, optional[name], zeros) if name in optional and value is not UNSET else value
-            for name, value in values.items()}
-
-
-def _find_optional(sides: Sequence[_Side], names: Collection[str], optional: dict[str, Flat]) -> bool:
-    """Add the names that have None on one side to `optional`, and return whether there are any."""
+def _find_optional(sides: Sequence[_Side], names: Collection[str], optional: dict[str, OptionalParts]) -> bool:
+    """Add the names that have None on one side, by themselves or in a part, to `optional`; return if there are any."""
     one, other = (side.values for side in sides)
-    found = {name: inside for name in one.keys() & {*names}
-             if (inside := inside_optional(one[name], other.get(name))) is not None}
+    found = {name: inside for name in one.keys() - optional.keys() if (name in names or name.startswith(ITEMS)) and (
+        inside := optional_parts(one[name], other.get(name))) is not None}
     optional.update(found)
     return bool(found)
 
@@ -239,16 +241,16 @@ def _nothing() -> None:
     pass
 
 
-def _run_expression(function: Callable[[], Any], arrays: BlockArrays, results: list[Any]) -> None:
+def _run_expression(function: Callable[[], Any], arrays: BlockArrays, results: list[Any], optional: bool) -> None:
     arrays.hold()
-    results.append(function())
+    results.append(function() if optional else required(function()))
 
 
-def _left_value(results: list[Any], containers: Containers, optional: Mapping[str, Flat]) -> tuple[Values, Left]:
+def _left_value(results: list[Any], containers: Containers) -> tuple[Values, Left]:
     around = block.get()
     assert around is not None
     shared = not is_sole(Item(results, 0))  # a name has it too
-    return _with_optional({"~value": results[0]}, optional), Left(
+    return {"~value": results[0]}, Left(
         lambda _: shared, shared_items([*containers.by_name.values(), *(
             change.container for change in around.changed.values())]))
 
@@ -260,14 +262,14 @@ def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[
     arrays = BlockArrays({}, {}, (), (), (), owned_items())
     containers = Containers({})
     sides: list[_Side] = []
-    found: dict[str, Flat] = {}
+    found: dict[str, OptionalParts] = {}
     for _ in tries_for(what):
         sides.clear()
         for function, when in ((then, "true"), (other, "false")):
             results: list[Any] = []
             sides.append(_trace_side(
-                functools.partial(_run_expression, function, arrays, results),
-                functools.partial(_left_value, results, containers, found), what, when, then, containers))
+                functools.partial(_run_expression, function, arrays, results, optional),
+                functools.partial(_left_value, results, containers), what, when, then, containers, found))
         if not _find_optional(sides, ["~value"] if optional else [], found) and (
                 sides[0].values.keys() == sides[1].values.keys()):
             break

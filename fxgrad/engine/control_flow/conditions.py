@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.api.checking import check
+from fxgrad.engine.api.checking import check_raise
 from fxgrad.engine.control_flow.blocks import Text, Thunk, block, is_unknown, refuse, refuse_in_try, template
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.branches import choose
@@ -132,20 +132,30 @@ def assertion(test: Any, message: Thunk | None, source: str) -> Any:
     return True
 
 
-def not_raising(test: Any, raises: bool, message: Thunk, source: str) -> Any:
+def not_raising(test: Any, raises: bool, message: Thunk, source: str, error: Thunk) -> Any:
     """Return the condition of an `if` of which the side for `raises` raises an exception.
 
-    It is `test` if Python knows that, and else the condition of the other side, with a check in the program.
+    It is `test` if Python knows that, and else the condition of the other side, with a check in the program. `error`
+    gives the exception or its class, if it is no function that does.
     """
     if not is_unknown(test):
         return test
     refuse_in_try("raise")
     condition = truth(test, "if")
-    _check(logical_not(condition) if raises else condition, message, source)
+    _check(logical_not(condition) if raises else condition, message, source, _class_of(error))
     return not raises
 
 
-def _check(condition: Any, message: Thunk | None, source: str) -> None:
+def _class_of(error: Thunk) -> type[BaseException] | None:
+    try:
+        found = error()
+    except Exception:  # noqa: BLE001  (of the user's code: without the check's failing it does not run)
+        return None
+    kind = found if isinstance(found, type) else type(found)
+    return kind if issubclass(kind, BaseException) else None
+
+
+def _check(condition: Any, message: Thunk | None, source: str, kind: type[BaseException] | None = None) -> None:
     """Add a check; `source` is its text if the message has traced values in other ways than f-strings have."""
     try:
         given = "assertion failed" if message is None else message()
@@ -153,7 +163,7 @@ def _check(condition: Any, message: Thunk | None, source: str) -> None:
     except FxgradError:
         text = source
     form, values = template(text)
-    check(condition, form, *values)
+    check_raise(condition, kind, form, *values)
 
 
 def boolean_of(value: Any) -> Any:

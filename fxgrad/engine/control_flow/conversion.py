@@ -12,16 +12,16 @@ from typing import Any
 from fxgrad.engine import tree
 from fxgrad.engine.caches import Cache, cached
 from fxgrad.engine.control_flow.blocks import LocalContainers, refuse
-from fxgrad.engine.control_flow.names import OPERATORS, is_generated
+from fxgrad.engine.control_flow.names import GIVES_NONE, OPERATORS, is_generated
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
-from fxgrad.engine.control_flow.structures import UnknownLength
+from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
 from fxgrad.engine.tracebacks import shorten_traceback
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.transparency.sources import FUTURE, nested_codes, syntax_tree
 from fxgrad.engine.user_lines import at_user_line, file_name, function_name, is_user_file
 from fxgrad.engine.user_source import copy_tree
-from fxgrad.errors import ConcretizationError, UnsupportedError
+from fxgrad.errors import ConcretizationError, ControlFlowError, UnsupportedError
 
 _conversions = Cache("converted control flow", 1024)
 """The converted code of a code object, or the reason why there is none."""
@@ -58,11 +58,10 @@ class ConvertedFunction:
         try:
             with LocalContainers():
                 result = self.converted(*args, **kwargs)
-                if current.get() is not None and any(isinstance(leaf, UnknownLength) for leaf in tree.leaves(result)):
-                    name = function_name(self.__wrapped__)  # type: ignore[attr-defined]
-                    raise refuse(f"{name} returns a slice with a traced bound, whose length is not known. Return the "
-                                 "whole array, and the bounds beside it")
-                return result
+                if current.get() is None or not any(
+                        isinstance(leaf, UnknownLength | OptionalValue) for leaf in tree.leaves(result)):
+                    return result
+                return tree.map(functools.partial(_array_of_result, self.converted), result)
         except Exception as error:  # noqa: BLE001  (raised again)
             _name_reason(error)
             __tracebackhide__ = True
@@ -73,6 +72,23 @@ class ConvertedFunction:
 
     def __repr__(self) -> str:
         return f"<python_control_flow of {self.__wrapped__!r}>"  # type: ignore[attr-defined]
+
+
+def _array_of_result(function: FunctionType, value: Any) -> Any:
+    """Return a value that a converted function returns to code that is not converted."""
+    name, code = function_name(function), function.__code__
+    if isinstance(value, UnknownLength):
+        raise refuse(f"{name} returns a slice with a traced bound, whose length is not known. Return the whole array, "
+                     "and the bounds beside it")
+    if type(value) is not OptionalValue:
+        return value
+    if GIVES_NONE in code.co_varnames:
+        raise ControlFlowError(
+            f"{name} returns None on one path and a value on another, a traced condition chooses, and it is called by "
+            "code that is not converted. Return a flag beside the value, NaN or a default\n"
+            f"  at {file_name(code.co_filename)}:{code.co_firstlineno} (in {name})")
+    return value.required(f"{name} returned None to code that is not converted, which needs a value. Return a flag "
+                          "beside it, NaN or a default")
 
 
 def _name_reason(error: Exception) -> None:

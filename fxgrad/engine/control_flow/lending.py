@@ -179,6 +179,7 @@ def lending(function: FunctionType, depth: int, arguments: Sequence[Argument]) -
             raise
         del args, kwargs
         return _give_back(views, result)
+    call.lends_to = function  # type: ignore[attr-defined]
     return call
 
 

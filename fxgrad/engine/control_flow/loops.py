@@ -37,13 +37,14 @@ from fxgrad.engine.control_flow.blocks import (
 from fxgrad.engine.control_flow.names import is_generated
 from fxgrad.engine.control_flow.structures import (
     Flat,
+    OptionalParts,
     UnknownLength,
     as_optional,
     containers_in,
     flatten,
     has_unknown_length,
-    inside_optional,
     number_type,
+    optional_parts,
     shared_in,
     unflatten,
     word_for,
@@ -62,6 +63,7 @@ from fxgrad.engine.control_flow.variables import (
     is_equal,
     joined_aval,
     lengths_differ,
+    placeholder,
     read,
     shown_name,
     tries_for,
@@ -181,7 +183,7 @@ class _Loop:
             flat = self.values[name]
             for leaf_number, aval in enumerate(self.avals.get(name, ())):
                 if aval is not None:
-                    begin.append(zeros(aval) if flat is None or name in self.missing else
+                    begin.append(placeholder(aval) if flat is None or name in self.missing else
                                  cast_to(flat.leaves[leaf_number], aval))
         recipe = [*enumerate([_COUNTER] * number),
                   *((place, aval) for place, aval in zip(places, self._flat_avals(), strict=True))]
@@ -205,8 +207,8 @@ class _Loop:
     """Those that a name may have before or after a turn only; their items are among the variables."""
     set_first: set[str]
     """Names that each turn sets before it reads them; there is a first turn."""
-    optional: dict[str, Flat]
-    """Names that are None before the loop or after a turn, with values that they have otherwise."""
+    optional: dict[str, OptionalParts]
+    """Names of which all or a part is None before the loop or after a turn, with what that is otherwise."""
     missing: frozenset[str] = frozenset()
     """Names whose value before the loop is none, or not used: they get one in its first turn."""
 
@@ -353,14 +355,19 @@ class _Loop:
                                  "before. Only arrays and numbers can come out of a loop whose number of turns is "
                                  "traced")
                 continue
-            inside = inside_optional(before, flat) if name in self.may_be_none else None
+            inside = self._optional_parts(name, before, flat)
             if inside is not None:
-                value = as_optional(unflatten(before.structure, before.leaves), inside, zeros)
-                self.optional[name], before, changed = inside, flatten(value), True
+                value = unflatten(before.structure, before.leaves)
+                before = self._begin(name, as_optional(value, inside, placeholder, {id(value): None}))
+                self.optional[name], changed = inside, True
                 self.values[name], self.avals[name] = before, [*before.avals]
                 continue
             changed |= self._join(name, before, flat)
         return changed
+
+    def _optional_parts(self, name: str, before: Flat | None, after: Flat) -> OptionalParts | None:
+        """Return what of a variable is None before or after a turn, if it may be."""
+        return optional_parts(before, after) if name in self.may_be_none or name.startswith(ITEMS) else None
 
     def _join(self, name: str, before: Flat, after: Flat) -> bool:
         """Join the types of a variable before and after a turn; return whether they changed."""
@@ -414,7 +421,8 @@ class _Loop:
         If it has others, those from before are added to `outer`, and the name to `widened`.
         """
         if name in self.optional:
-            value = as_optional(value, self.optional[name], zeros)
+            value = as_optional(value, self.optional[name], placeholder, around.made if name in self.cells else {
+                **around.made, id(value): None})
         outer, kept, before = self.outer.setdefault(name, {}), self.kept.get(name, {}), self.values[name]
         made = {**around.made, **around.of_turn, **outer}
         known = {id(each) for container in kept.values() for each in containers_in(container)}
@@ -429,7 +437,7 @@ class _Loop:
         for number, (leaf, aval) in enumerate(zip(flat.leaves, self.avals.get(name, ()), strict=False)):
             if aval is not None and flat.avals[number] is None and number_type(leaf, None) is not None:
                 flat.leaves[number], flat.avals[number] = int(leaf), number_type(leaf, None)
-        if kept and not holds_same(before, flat):
+        if kept and not holds_same(before, flat) and self._optional_parts(name, before, flat) is None:
             there = {id(each) for each in found}
             outer |= {key: each for key, each in kept.items() if key not in there} or kept
             widened.append(name)

@@ -14,6 +14,7 @@ RESULT = "~result"
 RETURNED = "~returned"
 RAISED = "~raised"
 CHANGES = "~changes"
+GIVES_NONE = "~gives none"
 """Names of generated variables begin with `~`, which no name in Python does."""
 CHANGING_METHODS = ("sort", "fill")
 """Methods that change an array in place."""
@@ -239,12 +240,13 @@ def nested_functions(nodes: Nodes) -> list[ast.AST]:
 def optional_names(function: ast.FunctionDef | ast.Lambda) -> set[str]:
     """Return the names that a function may give None: by `x = None`, or as the default of a parameter.
 
-    Those that get the value of such a name are among them.
+    Those that get the value of such a name are among them, and those that it asks about: `x is None`.
     """
+    nodes = [*walk_scope(function.body)]
     found = {name.arg for name, default in zip(
         [*function.args.posonlyargs, *function.args.args][::-1], function.args.defaults[::-1], strict=False)
-        if _may_be_none(default, set())}
-    pairs = [pair for node in walk_scope(function.body) if isinstance(node, ast.Assign | ast.AnnAssign) and node.value
+        if _may_be_none(default, set())} | {compared_with_none(node) for node in nodes if isinstance(node, ast.Compare)}
+    pairs = [pair for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign) and node.value
              for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
              for pair in assigned_values(target, node.value)]
     while more := {name for name, value in pairs if name not in found and _may_be_none(value, found)}:
@@ -261,18 +263,30 @@ def assigned_values(target: ast.expr, value: ast.expr) -> list[tuple[str, ast.ex
     return []
 
 
+def is_none(value: ast.expr) -> bool:
+    """Return whether an expression is None."""
+    return isinstance(value, ast.Constant) and value.value is None
+
+
 def _may_be_none(value: ast.expr, names: set[str]) -> bool:
-    if isinstance(value, ast.IfExp):
-        return _may_be_none(value.body, names) or _may_be_none(value.orelse, names)
-    return (isinstance(value, ast.Constant) and value.value is None) or (
-        isinstance(value, ast.Name) and value.id in names)
+    if isinstance(value, ast.IfExp | ast.Tuple):
+        parts = [value.body, value.orelse] if isinstance(value, ast.IfExp) else value.elts
+        return any(_may_be_none(each, names) for each in parts)
+    return is_none(value) or (isinstance(value, ast.Name) and value.id in names)
 
 
-def compared_with_none(node: ast.expr) -> str:
+def returns_none(body: Nodes) -> bool:
+    """Return whether a function without jumps gives None on a path, as the code says."""
+    results = [node for node in walk_scope(body) if isinstance(node, ast.Return) or (
+        isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == RESULT)]
+    return any(node.value is not None and _may_be_none(node.value, set()) for node in results)
+
+
+def compared_with_none(node: ast.AST) -> str:
     """Return the name of `x is None`, `x is not None` or the same with `==`; "" for another expression."""
     is_asked = isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(
-        node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq) and isinstance(node.left, ast.Name) and isinstance(
-        node.comparators[0], ast.Constant) and node.comparators[0].value is None
+        node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq) and isinstance(node.left, ast.Name) and is_none(
+        node.comparators[0])
     return node.left.id if is_asked else ""  # type: ignore[attr-defined]
 
 

@@ -78,21 +78,24 @@ from fxgrad.engine.control_flow.conditions import (
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
 from fxgrad.engine.control_flow.lending import Argument, entered, given_back, lending, passed, shifted
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
+from fxgrad.engine.control_flow.names import OPERATORS
 from fxgrad.engine.control_flow.sequences import SEQUENCES, Sequences, as_sequence, index, numbered
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, item, places_of_true
 from fxgrad.engine.control_flow.slices import call as call_on_slices
-from fxgrad.engine.control_flow.structures import containers_in, is_record
+from fxgrad.engine.control_flow.structures import OptionalValue, containers_in, is_record
 from fxgrad.engine.control_flow.variables import Names, Passed, cells_of, names_of_block, truth, write
 from fxgrad.engine.frontend.protocol import written
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.transparency.sources import nested_codes
 from fxgrad.engine.user_lines import function_name, is_library_file
 from fxgrad.lax.bodies import trace_body
 from fxgrad.scipy import special
 
 __all__ = [
-    "assertion", "attribute", "attributed", "augmented", "boolean", "called", "changing", "contains", "counted",
+    "argument", "assertion", "attribute",
+    "attributed", "augmented", "boolean", "called", "changing", "contains", "counted",
     "depth", "entered", "for_", "forget", "given_back", "if_", "if_expression", "in_try", "index", "is_none",
     "is_same", "is_true", "item", "known", "mutable", "not_", "not_raising", "numbered", "passed", "place",
     "raising", "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots", "store_row", "stored",
@@ -285,6 +288,20 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
     else:
         check_method(function)
     return function
+
+
+def argument(function: Any, value: Any, name: str) -> Any:
+    """Return the variable `name`, which may be None, as an argument of `function`, which `called` returned.
+
+    Converted code that asks whether something is None gets a number that may be, and other code the value. It gets
+    that of an array, whose items it may change.
+    """
+    if type(value) is OptionalValue and not any(map(np.shape, tree.leaves(value.value))):
+        code = getattr(getattr(function, "lends_to", getattr(function, "__func__", function)), "__code__", None)
+        if code is not None and OPERATORS in code.co_freevars and any(
+                is_none.__name__ in each.co_names for each in nested_codes(code)):
+            return value
+    return value_set(value, name, is_certain=False)
 
 
 def _call_numpy(function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -747,6 +764,8 @@ def _complex(*args: Any, **kwargs: Any) -> Any:
 
 
 def _isinstance(value: Any, kinds: Any) -> bool:
+    if type(value) is OptionalValue:
+        value.refused()
     if isinstance(value, kinds) or type(value) is not Tracer:
         return isinstance(value, kinds)
     kind = _type_of(value)
@@ -761,6 +780,8 @@ def _isinstance(value: Any, kinds: Any) -> bool:
 
 def _type_of(*args: Any, **kwargs: Any) -> Any:
     """Return `type(x)`, for a traced value the type that it has in Python and NumPy."""
+    if len(args) == 1 and type(args[0]) is OptionalValue:
+        args[0].refused()
     if len(args) != 1 or type(args[0]) is not Tracer:
         return type(*args, **kwargs)
     aval = args[0].aval

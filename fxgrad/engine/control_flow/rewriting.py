@@ -17,6 +17,7 @@ from fxgrad.engine.control_flow.liveness import annotate
 from fxgrad.engine.control_flow.names import (
     CHANGES,
     FUNCTIONS,
+    GIVES_NONE,
     OPERATORS,
     RESULT,
     Nodes,
@@ -29,6 +30,7 @@ from fxgrad.engine.control_flow.names import (
     free_names,
     has_walrus,
     is_generated,
+    is_none,
     names_set_if,
     nested_functions,
     optional_names,
@@ -36,6 +38,7 @@ from fxgrad.engine.control_flow.names import (
     passed_names,
     read_names,
     rebound_names,
+    returns_none,
     stored_names,
     walk_scope,
 )
@@ -79,13 +82,13 @@ def is_kept(node: ast.AST) -> bool:
         isinstance(each, ast.Yield | ast.YieldFrom | ast.Await) for each in walk_scope(node.body))  # type: ignore[attr-defined]
 
 
-def _keep_none(value: ast.expr) -> None:
-    """Mark a value that a name gets which may be None: it may be that, too."""
+def _keep_none(value: ast.expr | None) -> None:
+    """Mark a value that is returned, or that a name gets which may be None: it may be that, too."""
     if isinstance(value, ast.Name | ast.IfExp):
         value.may_be_none = True  # type: ignore[union-attr]
-    if isinstance(value, ast.IfExp):
-        _keep_none(value.body)
-        _keep_none(value.orelse)
+    for each in [value.body, value.orelse] if isinstance(value, ast.IfExp) else (
+            value.elts if isinstance(value, ast.Tuple) else []):
+        _keep_none(each)
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -131,6 +134,7 @@ class _Rewriter(ast.NodeTransformer):
         nested = _with_methods(nested_functions(body))
         changes = [_changes_of(body), *map(_changes, nested)]
         locals_ = sorted(bound_names(body) - self._global - self._outer - {*self._parameters})
+        locals_ += [GIVES_NONE] if returns_none(body) else []
         self._own = {*locals_, *self._parameters}
         self._second_names = {*locals_} & _second_names(body)
         self._optional = (optional_names(node) & self._own) - set().union(
@@ -211,15 +215,20 @@ class _Rewriter(ast.NodeTransformer):
         then, other = self._new("then"), self._new("else")
         changed = self._changed_names([*node.body, *node.orelse], node.test, node.live)  # type: ignore[attr-defined]
         reads = self._places_of_nested([*node.body, *node.orelse])
-        binds, binds_otherwise = bound_names(node.body), bound_names(node.orelse)
-        with self._knowing(node.test, True, binds):
-            defined = [self._inner(then, self._block(node.body), binds, node.body[0], reads=reads)]
-        if node.orelse:
-            with self._knowing(node.test, False, binds_otherwise):
-                defined.append(self._inner(other, self._block(node.orelse), binds_otherwise, node.orelse[0]))
-        test = node.test
+        test, binds = node.test, [bound_names(node.body), bound_names(node.orelse)]
+        defined = []
+        for name, block, when in (then, node.body, True), (other, node.orelse, False):
+            with self._knowing(test, when, binds[not when]):
+                certain = [_assign(each, self._call("value_set", [_name(each, ast.Load(), test), _constant(
+                    each, test), _constant(True, test)], test), test)
+                    for each in sorted(names_set_if(test, when) & self._optional & binds[when])]
+                body = [*certain, *self._block(block)]
+            if body:
+                at = block[0] if block else test
+                names = binds[not when] | bound_names(certain)
+                defined.append(self._inner(name, body, names, at, reads=reads if when else ()))
         args = [self._condition(test), _name(then, ast.Load(), test),
-                _name(other, ast.Load(), test) if node.orelse else _constant(None, test), *changed]
+                _name(other, ast.Load(), test) if len(defined) > 1 else _constant(None, test), *changed]
         if isinstance(test, UnsetFlags) or hasattr(node, "returned"):
             what = "rest" if isinstance(test, UnsetFlags) else "if"
             args += [_constant(what, test), _constant(getattr(node, "returned", None), test)]
@@ -230,6 +239,8 @@ class _Rewriter(ast.NodeTransformer):
         """Return the `if` of which one side only raises: a traced condition is checked, and the other side runs."""
         *before, statement = node.body if raises else node.orelse
         error: ast.expr = statement.exc  # type: ignore[attr-defined]
+        if before and isinstance(error, ast.Name) and bound_names(before) == {error.id}:
+            before, error = [], before[0].value  # type: ignore[attr-defined]
         source = _constant(ast.unparse(error), error)
         parts: list[ast.expr] = [source]
         text = error.args[0] if isinstance(error, ast.Call) and len(error.args) == 1 and not error.keywords else None
@@ -238,11 +249,13 @@ class _Rewriter(ast.NodeTransformer):
             text = before[0].value if is_bound else None  # type: ignore[attr-defined]
         if text is not None and not isinstance(text, ast.Starred):
             text = copy_tree(text)
-            kind = ast.unparse(error.func)  # type: ignore[attr-defined]
-            parts = [_constant(f"{kind}: ", error), *(text.values if isinstance(
+            word = ast.unparse(error.func)  # type: ignore[attr-defined]
+            parts = [_constant(f"{word}: ", error), *(text.values if isinstance(
                 text, ast.JoinedStr) else [_at(ast.FormattedValue(text, -1), text)])]
         message = _thunk(self._formatted(_at(ast.JoinedStr(parts), error)))
-        test = self._call("not_raising", [self.visit(node.test), _constant(raises, node.test), message, source], error)
+        kind = _thunk(copy_tree(error.func if isinstance(error, ast.Call) else error))
+        test = self._call("not_raising", [self.visit(node.test), _constant(raises, node.test), message, source, kind],
+                          error)
         return _at(ast.If(test, self._block(node.body), self._block(node.orelse)), node)
 
     def visit_While(self, node: ast.While) -> Any:
@@ -282,8 +295,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def _with_optional(self, call: Any) -> Any:
         """Return a call for a block, with the names that may be None."""
-        if self._optional:
-            call.keywords.append(_at(ast.keyword("optional", _constant(tuple(sorted(self._optional)), call)), call))
+        names = self._optional | ({RESULT} & self._own)
+        if names:
+            call.keywords.append(_at(ast.keyword("optional", _constant(tuple(sorted(names)), call)), call))
         return call
 
     @contextlib.contextmanager
@@ -446,11 +460,13 @@ class _Rewriter(ast.NodeTransformer):
             value.elts = [self._returned(each) for each in value.elts]
             return value
         if isinstance(value, ast.Name) and value.id in self._own and not arrays_of(value):
-            return self._call("returned", [_thunk(value), *(
-                self._of_optional(value) if value.id in self._optional else [])], value)
+            certain = [_constant(True, value)] if value.id in self._certain else []
+            return self._call("returned", [_thunk(value), *certain], value)
+        _keep_none(value)
         return self._new_containers(value)
 
     def visit_Return(self, node: ast.Return) -> Any:
+        _keep_none(node.value)
         if node.value is not None:
             node.value = self._new_containers(node.value) if _is_only_displays(node.value) else self.visit(node.value)
         return node
@@ -516,7 +532,9 @@ class _Rewriter(ast.NodeTransformer):
             return node
         if arrays_of(node):
             return self._call("value_of", [node], node)
-        if node.id in self._optional and not hasattr(node, "may_be_none"):
+        if node.id in self._optional and not (hasattr(node, "may_be_none") and node.id not in self._certain):
+            if (callee := getattr(node, "callee", "")):
+                return self._call("argument", [_name(callee, ast.Load(), node), node, _constant(node.id, node)], node)
             return self._call("value_set", [node, *self._of_optional(node)], node)
         return node
 
@@ -684,9 +702,11 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
             found = self._call("contains", [self.visit(node.comparators[0]), self.visit(node.left)], node)
             return found if isinstance(node.ops[0], ast.In) else self._call("not_", [found], node)
-        if (name := compared_with_none(node)) in self._optional:
-            found = self._call("is_none", [_name(name, ast.Load(), node)], node)
-            return found if isinstance(node.ops[0], ast.Is | ast.Eq) else self._call("not_", [found], node)
+        name, kind = compared_with_none(node), type(node.ops[0])
+        if name in self._optional or (kind in (ast.Is, ast.IsNot) and is_none(node.comparators[0])):
+            left = _name(name, ast.Load(), node) if name in self._optional else self.visit(node.left)
+            found = self._call("is_none", [left], node)
+            return found if kind in (ast.Is, ast.Eq) else self._call("not_", [found], node)
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot) and isinstance(
                 node.comparators[0], ast.Constant) and isinstance(node.comparators[0].value, bool):
             node.left = self._call("without_traced_bools", [self.visit(node.left)], node.left)
@@ -717,10 +737,16 @@ class _Rewriter(ast.NodeTransformer):
         changes = isinstance(node.func, ast.Attribute) and target is not None and (
             not isinstance(target, ast.Name) or target.id in self._own)
         lent: list[ast.expr] = []
+        callee = ""
         if isinstance(node.func, ast.Name) and node.func.id == "print":
             node.args = [self._formatted(each) if isinstance(each, ast.JoinedStr) else self.visit(each)
                          for each in node.args]
         else:
+            names = [each for each in _arguments_of(node) if isinstance(each, ast.Name) and (
+                each.id in self._optional - self._certain)]
+            callee = self._new("callee") if names and not (changes or self._in_iterable) else ""
+            for each in names if callee else ():
+                each.callee = callee  # type: ignore[attr-defined]
             lent = [] if changes else self._lent(node)
             node.args = [self._argument(each, node, changes and each is target) for each in node.args]
         for keyword in node.keywords:
@@ -732,6 +758,8 @@ class _Rewriter(ast.NodeTransformer):
         if lent:
             lent.insert(0, self._depth(node.func))
         node.func = self._call("called", [self.visit(node.func), *lent], node.func)
+        if callee:
+            node.func = _at(ast.NamedExpr(_name(callee, ast.Store(), node), node.func), node.func)
         return node
 
     def _reduction(self, node: ast.Call) -> ast.expr | None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum, IntEnum, IntFlag
 from types import FunctionType, MemberDescriptorType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from fxgrad.engine import tree
+from fxgrad.engine.api.checking import check
 from fxgrad.engine.core.avals import Aval, array_aval
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
-from fxgrad.engine.user_lines import function_name
+from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.errors import ControlFlowError
 
 _HEAP_TYPE = 1 << 9
 _LEAF: Any = tree.structure(0)
@@ -101,12 +104,72 @@ class UnknownLength:
 
 
 class OptionalValue:
-    """A value, or None if the traced condition `is_set` is false."""
+    """A value, or None if the traced condition `is_set` is false.
+
+    Operators and functions of arrays use the value, with a check that there is one.
+    """
 
     __slots__ = ("is_set", "value")
+    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, is_set: Any, value: Any) -> None:
         self.is_set, self.value = is_set, value
+
+    def required(self, message: str = "a value is None where one is needed. Ask `if x is None` before") -> Any:
+        """Return the value; that there is one is checked."""
+        if self.is_set is not True:
+            check(self.is_set, message)
+        return self.value
+
+    def __jax_array__(self) -> Any:
+        return self.required()
+
+    def __array_ufunc__(self, function: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        return getattr(function, method)(*map(required, args), **kwargs)
+
+    def __array_function__(self, function: Any, _: Any, args: Any, kwargs: Any) -> Any:
+        return function(*map(required, args), **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.required(), name)
+
+    def __iter__(self) -> Any:
+        return iter(self.required())
+
+    def refused(self, *_: Any) -> NoReturn:
+        """Raise, since code asks for more than the value."""
+        raise ControlFlowError(at_user_line(
+            "a traced condition chose whether this value is None, and its truth, text or type is asked. Write "
+            "`x is None` or `x is not None`"))
+
+    __array__ = __bool__ = __complex__ = __float__ = __format__ = __int__ = __str__ = refused
+
+
+def required(value: Any) -> Any:
+    """Return a value; that it is not None is checked, if it may be."""
+    return value.required() if type(value) is OptionalValue else value
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def apply(*args: Any) -> Any:
+        return getattr(operator, name)(*map(required, args))
+    return apply
+
+
+def _reflected(name: str) -> Callable[..., Any]:
+    def apply(*args: Any) -> Any:
+        return getattr(operator, name)(*map(required, args[::-1]))
+    return apply
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor"):
+    _word = f"{_name}_" if _name in ("and", "or") else _name
+    setattr(OptionalValue, f"__{_name}__", _operator(_word))
+    setattr(OptionalValue, f"__r{_name}__", _reflected(_word))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert", "getitem"):
+    setattr(OptionalValue, f"__{_name}__", _operator(_name))
 
 
 class _Optional:
@@ -242,10 +305,33 @@ def has_unknown_length(flat: Flat) -> bool:
 _NOTHING: Any = tree.structure(None)
 
 
-def inside_optional(one: Flat | None, other: Flat | None) -> Flat | None:
-    """Return the value that is not None, if a variable has it or None; None if it is no optional one."""
+OptionalParts = Flat | dict[Any, Any]
+"""The value that may be None, as it is otherwise; of a container the parts of which this is so, by index or key."""
+
+
+def optional_parts(one: Flat | None, other: Flat | None) -> OptionalParts | None:
+    """Return what of a variable may be None, which has one of two values; None if nothing."""
     if one is None or other is None or one.structure == other.structure:
         return None
+    return _parts_between(*(unflatten(flat.structure, flat.leaves) for flat in (one, other)))
+
+
+def _parts_between(one: Any, other: Any) -> OptionalParts | None:
+    if one is other:
+        return None
+    if one is None or other is None or OptionalValue in (type(one), type(other)):
+        return _inside_optional(flatten(one), flatten(other))
+    if type(one) is not type(other) or not (isinstance(one, tuple) or is_container(one)):
+        return None
+    items = [dict(enumerate(each)) if isinstance(each, list | tuple) else parts_of(each) for each in (one, other)]
+    if [*items[0]] != [*items[1]]:
+        return None
+    return {key: parts for key, each in items[0].items()
+            if (parts := _parts_between(each, items[1][key])) is not None} or None
+
+
+def _inside_optional(one: Flat, other: Flat) -> Flat | None:
+    """Return the value that is not None, if a variable has it or None; None if it is no optional one."""
     values = [flat for flat in (one, other) if flat.structure != _NOTHING]
     inner = [flatten(each.value) if type(each) is OptionalValue else None
              for each in (unflatten(flat.structure, flat.leaves) for flat in values)]
@@ -255,13 +341,27 @@ def inside_optional(one: Flat | None, other: Flat | None) -> Flat | None:
     return None if None in found.avals or containers_in(unflatten(found.structure, found.leaves)) else found
 
 
-def as_optional(value: Any, inside: Flat, zeros: Callable[[Aval], Any]) -> OptionalValue:
-    """Return a value, or None, as an optional value; `inside` is one like it."""
+def as_optional(value: Any, inside: OptionalParts, placeholder: Callable[[Aval], Any], made: Mapping[int, Any]) -> Any:
+    """Return a value, or None, as an optional value, or with optional parts; `inside` is what these are otherwise.
+
+    Of containers, those that were `made` in the block get them.
+    """
+    if isinstance(inside, dict):
+        if isinstance(value, tuple):
+            parts = [as_optional(each, inside[key], placeholder, made) if key in inside else each
+                     for key, each in enumerate(value)]
+            return tuple(parts) if type(value) is tuple else type(value)(*parts)
+        if id(value) in made:
+            items = parts_of(value)
+            for key, each in inside.items():
+                items[key] = as_optional(items[key], each, placeholder, made)
+        return value
     if type(value) is OptionalValue:
         return value
     if value is not None:
         return OptionalValue(True, value)
-    return OptionalValue(False, unflatten(inside.structure, [zeros(aval) for aval in inside.avals if aval is not None]))
+    return OptionalValue(False, unflatten(inside.structure, [
+        placeholder(aval) for aval in inside.avals if aval is not None]))
 
 
 def _shown(value: Any) -> str:
@@ -296,10 +396,9 @@ def with_kept(value: Any, made: Mapping[int, Any]) -> tuple[Any, list[Any]]:
     return _kept(value, made, found, ()), found
 
 
-def items_with_kept(container: Any, made: Mapping[int, Any]) -> tuple[Any, list[Any]]:
-    """Return the same for the items of a container."""
+def items_with_kept(items: Any, made: Mapping[int, Any]) -> tuple[Any, list[Any]]:
+    """Return the same for a copy of the items of a container."""
     found: list[Any] = []
-    items = copy_of(container)
     return _kept(items, {**made, id(items): items}, found, ()), found
 
 

@@ -32,7 +32,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.higher_order.wiring import cast_to
 from fxgrad.engine.ops.comparison import ne
-from fxgrad.engine.ops.structural import reshape, zeros
+from fxgrad.engine.ops.structural import convert, reshape, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
@@ -150,9 +150,14 @@ class Containers:
         return {name: copy_of(container) for name, container in self.by_name.items()}
 
     def with_kept(self, name: str, value: Any, made: Mapping[int, Any]) -> tuple[Any, list[Any]]:
-        """Return a value of a name with the containers that were not `made` in a block as objects, and those."""
+        """Return a value of a name with the containers that were not `made` in a block as objects, and those.
+
+        Of a list or dict the value are its items, which are read where it is None.
+        """
         container = self.by_name.get(name)
-        return with_kept(value, made) if container is None else items_with_kept(container, made)
+        if container is None:
+            return with_kept(value, made)
+        return items_with_kept(copy_of(container) if value is None else value, made)
 
     def write(self, values: Values) -> Values:
         """Set the items that are among values of variables; return the other values."""
@@ -186,6 +191,11 @@ def joined_aval(one: Aval, other: Aval) -> Aval | None:
     return Aval(one.shape, dtype, weak, one.vma | other.vma)
 
 
+def placeholder(aval: Aval) -> Any:
+    """Return a value of a type, for a variable that has none: no result depends on it."""
+    return convert(zeros(aval), aval.dtype, aval.weak)
+
+
 def with_outputs(program: Program, recipe: Sequence[tuple[int | None, Aval]]) -> Program:
     """Return the program with the outputs of the recipe: each one of its own, converted to a type, or zeros."""
     if len(recipe) == len(program.outputs) and all(place == number and aval == program.out_avals[number]
@@ -193,7 +203,7 @@ def with_outputs(program: Program, recipe: Sequence[tuple[int | None, Aval]]) ->
         return program
     def build(*values: Any) -> tuple[list[Any], None]:
         outputs = apply_equations(program, values)
-        return [zeros(aval) if place is None else cast_to(outputs[place], aval) for place, aval in recipe], None
+        return [placeholder(aval) if place is None else cast_to(outputs[place], aval) for place, aval in recipe], None
 
     made = derive(program, ("control flow", tuple(recipe)), build, program.in_avals).program
     return made.replace(captured=program.captured) if program.captured else made

@@ -7,6 +7,7 @@ whether all of them held.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -278,8 +279,8 @@ def _gather_while(inputs: list[Any], params: dict[str, Any], is_final: bool) -> 
     num_fixed = num_asked + params["num_body_consts"]
     asked, given, carry = inputs[:num_asked], inputs[num_asked:num_fixed], inputs[num_fixed:]
 
-    def test(*values: Any) -> tuple[list[Any], None]:
-        return apply_equations(condition, values[:-1])[:1], None
+    def test(*values: Any) -> tuple[list[Any], None]:  # a failed check ends the loop, which may have no other end
+        return [and_(apply_equations(condition, values[:-1])[0], values[-1])], None
 
     def step(*values: Any) -> tuple[list[Any], None]:  # constants of the condition, of the body, carry, flag
         *before, flag = values
@@ -289,7 +290,7 @@ def _gather_while(inputs: list[Any], params: dict[str, Any], is_final: bool) -> 
         return [*outputs, and_(flag, and_(held, held_too))], None
 
     avals = [*params["condition"].in_avals[:num_asked], *params["body"].in_avals, HOLDS]
-    going = derive(params["condition"], ("flag ignored", is_final), test,
+    going = derive(params["condition"], ("flag asked", is_final), test,
                    [*params["condition"].in_avals, HOLDS]).program
     taken = derive(params["body"], ("flag carried", num_asked, params["condition"], is_final), step, avals).program
     *outputs, flag = bind_while(going, asked, taken, [*asked, *given], [*carry, Literal(True, HOLDS)])
@@ -440,20 +441,69 @@ class Message(StructuralKey):
     def fail(self, condition: Any, values: Sequence[Any]) -> None:
         """Raise the error with the user's text."""
         args, kwargs = callbacks.rebuild_arguments(self.structure, self.constants, values)
-        error = check_error(self.text.format(*args, **kwargs), self.line)
+        error = self.error_class()(check_error(self.text.format(*args, **kwargs), self.line).args[0])
         place = first_false(condition)
         if place:
             error.add_context(f"at {list(place)} of the condition")
         raise error
 
+    def error_class(self) -> type[CheckError]:
+        """Return the class of the error."""
+        return CheckError
+
     def _key(self) -> Any:
         return self.text, self.line, self.structure, cache_key(self.constants)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Message and self._key() == other._key()
+        return isinstance(other, Message) and type(other) is type(self) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
 
 
 declare_parameter_class(Message)
+
+
+@dataclass(frozen=True, eq=False)
+class Raised(Message):
+    """The report of a check in the place of a `raise`: the error is of the class of the exception, too.
+
+    Files hold the `name` of the nearest class of Python's own, since programs that they give know no other.
+    """
+
+    name: str
+
+    @classmethod
+    def of(cls, kind: type[BaseException], message: Message) -> Raised:
+        """Return the report for exceptions of a class."""
+        name = next(each.__name__ for each in kind.__mro__ if each.__module__ == "builtins")
+        report = cls(message.text, message.line, message.structure, message.constants, name)
+        object.__setattr__(report, "kind", kind)
+        return report
+
+    def require_operands(self, count: int) -> None:
+        """Raise `ProgramError` unless the report is one of so many values and of an exception of Python's."""
+        super().require_operands(count)
+        require_fields(self, type(self.name) is str and isinstance(getattr(builtins, self.name, None), type)
+                       and issubclass(getattr(builtins, self.name), BaseException))
+
+    def error_class(self) -> type[CheckError]:
+        """Return a class of errors that are `CheckError` and of the class of the exception."""
+        kind = self._kind()
+        if issubclass(CheckError, kind):
+            return CheckError
+        words = {"__module__": CheckError.__module__, "__str__": Exception.__str__,
+                 "__reduce__": lambda error: (CheckError, error.args)}
+        with contextlib.suppress(TypeError):  # the two have no joint layout
+            return type(CheckError.__name__, (kind,) if issubclass(kind, CheckError) else (CheckError, kind), words)
+        return CheckError
+
+    def _key(self) -> Any:
+        return *super()._key(), self._kind()
+
+    def _kind(self) -> type[BaseException]:
+        found: type[BaseException] = getattr(self, "kind", None) or getattr(builtins, self.name)
+        return found
+
+
+declare_parameter_class(Raised)

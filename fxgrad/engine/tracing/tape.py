@@ -340,10 +340,12 @@ class Tape:
 
     def count_references(self, value: Any) -> int:
         """Return how many references to a value this recording alone holds: since it captured it, or a view of it."""
-        entry = self._identified.get(id(value))
-        count = 0 if entry is None else 2 * (entry[1] is value) + (entry[2] is value)  # it is in `captured` too
-        return count + sum(sys.getrefcount(entry[2]) == _HELD_ONCE + 2 * (entry[1] is entry[2]) and _is_view(
-            entry[2], value) for entry in self._identified.values())
+        entry, values = self._identified.get(id(value)), self._environment or {}
+        # A captured array is in `captured` too, and among the values of a prefix that was run.
+        count = 0 if entry is None else 2 * (entry[1] is value) + (entry[2] is value) + (values.get(entry[0]) is value)
+        return count + sum(
+            sys.getrefcount(each[2]) == _HELD_ONCE + 2 * (each[1] is each[2]) + (values.get(each[0]) is each[2])
+            and _is_view(each[2], value) for each in self._identified.values())
 
     def _capture(self, value: Any, aval: Aval) -> Variable:
         if aval.vma:
@@ -407,6 +409,8 @@ class Tape:
         del self.nodes[length:], self.captured[num_captured:]
         self.node = node
         self._identified = {key: entry for key, entry in self._identified.items() if entry[0] not in forgotten}
+        if self._environment is not None:  # it would keep their values
+            self._environment = {var: value for var, value in self._environment.items() if var not in forgotten}
 
     # --- values of tracers ------------------------------------------------------------------------------
 

@@ -708,10 +708,10 @@ CASES = [
                                                     "{test}: both "
          "sides of a traced condition are traced, so the recursion would not end. Write a `while` loop, with a stack "
          "in an array if needed"),
-    Case(found_or_none, (SORTED, 4.0), REFUSED, False, "the function returns None on one path and i64[] on another, "
-                                                       "and a traced condition chooses. In the place of None, give "
-                                                       "values of the same type, and beside them a flag: found = True "
-                                                       "on one side, and False on the other"),
+    Case(found_or_none, (SORTED, 4.0), REFUSED, False, "found_or_none returns None on one path and a value on "
+                                                       "another, a traced condition chooses, and it is called by code "
+                                                       "that is not converted. Return a flag beside the value, NaN or "
+                                                       "a default"),
     Case(memoized, (1.0, {"last": 0.0}), REFUSED, False, "a dict is changed inside the traced `if` at {test}, which "
                                                          "is traced once and may run never or often. Change a copy "
                                                          "of it: x = dict(x)"),

@@ -79,11 +79,11 @@ class Color(enum.Enum):
     BLUE = 2
 
 
-def none_or_a_pair(xs):
+def none_or_a_pair(xs):  # here
     for i in range(3):
         if xs[i] < 0:
             return i, xs[i]
-    return None  # here
+    return None
 
 
 def none_before_a_loop(xs):
@@ -207,9 +207,8 @@ def array_of_a_tuple_changed_in_a_branch(xs):
 
 SIDES = "if the condition of this `if` is true, and"
 REFUSED = [
-    (none_or_a_pair, ("the function returns None on one path and (i64[], f64[]) on another, and a traced condition "
-      "chooses. In the place of None, give values of the same type, and beside them a flag: found = True on one side, "
-      "and False on the other")),
+    (none_or_a_pair, ("none_or_a_pair returns None on one path and a value on another, a traced condition chooses, and "
+      "it is called by code that is not converted. Return a flag beside the value, NaN or a default")),
     (none_before_a_loop, ("`last` is None before a turn of this `while` and f64[] after it; the number of turns is "
       "traced, so the type must stay. In the place of None, begin with a value of the same type, and beside it a flag: "
       "found = False")),

@@ -552,3 +552,39 @@ def test_gradients_are_recorded_of_arrays_that_change_after_a_loop_that_read_the
                    for step in np.eye(3) * 1e-6]
     np.testing.assert_allclose(program(b), differences, rtol=1e-6)
     np.testing.assert_allclose(gradient(b), differences, rtol=1e-6)
+
+
+def added_until_long(b: Any) -> Any:
+    x = np.zeros_like(b)
+    for _ in range(40):
+        x += 0.1 * b
+        if np.sqrt(x @ x) > 0.5:
+            break
+    return x
+
+
+def in_a_dict_and_a_list(b: Any) -> Any:
+    x, parts, rows = np.zeros_like(b), {"x": np.ones_like(b)}, [np.zeros_like(b)]
+    for k in range(5):
+        parts["x"] += b
+        parts["x"][0] = 1.0
+        rows[0] -= b
+        if parts["x"][1] > 4.1:
+            break
+        x[k % 3] += parts["x"][1]
+    return x + parts["x"] * b + rows[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", [added_until_long, in_a_dict_and_a_list])
+def test_arrays_like_a_differentiated_one_change_in_loops_of_compiled_derivatives(function: Any) -> None:
+    b, direction = np.array([1.0, 1.2, 0.8]), np.array([0.3, 0.2, 0.7])
+    weights = np.array([0.5, -0.3, 1.1])
+    slope = weights @ (function(b + 1e-6 * direction) - function(b - 1e-6 * direction)) / 2e-6
+
+    def total(b: Any) -> Any:
+        return weights @ python_control_flow(function)(b)
+
+    for gradient in (grad(total), jit(grad(total)), jit(fxgrad.jacfwd(total))):
+        np.testing.assert_allclose(gradient(b) @ direction, slope, rtol=1e-6)
+    np.testing.assert_allclose(jit(vmap(grad(total)))(np.stack([b, 2 * b]))[0] @ direction, slope, rtol=1e-6)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from fxgrad import jit, python_control_flow, vmap
+from fxgrad import jit, make_program, python_control_flow, vmap
 from fxgrad.errors import CheckError
 from tests.support.converted import assert_as_numpy, assert_differentiable, assert_refused
 
@@ -175,8 +175,220 @@ def resets(x, n):
     return longest
 
 
-CASES = [least, least_of_some, found_or_not, last_if_any, optional_of_optional, pairs, arrays, chosen, prev_rule,
-         default, truths, returned_early, resets]
+def bisected(f, a, b):
+    if f(a) * f(b) > 0:
+        return None
+    for _ in range(60):
+        m = 0.5 * (a + b)
+        if f(a) * f(m) <= 0:
+            b = m
+        else:
+            a = m
+        if abs(b - a) < 1e-9:
+            return m
+    return a
+
+
+def result_of_a_helper(x, n):
+    root = bisected(lambda z: z * z - x, 0.0, 1.0)
+    if root is None:
+        root = 3 * x
+    other = through_another(x + 0.3)
+    return root, 1.0 if other is None else other, 0.0 if bisected(lambda z: z + x, 0.0, 1.0) is not None else 1.0
+
+
+def through_another(x):
+    return bisected(lambda z: z * z - x, 0.0, 1.0)
+
+
+def given_by_a_function(x, n):
+    kept = nothing()
+    if x > 0:
+        kept = x
+    return 0.0 if kept is None else kept
+
+
+def nothing():
+    return None
+
+
+class Found(NamedTuple):
+    value: Any
+    certain: Any
+
+
+def sine(x):
+    return (None, 0.0) if x > 1 else (np.sin(x), x)
+
+
+def cosine(x):
+    if x > 1:
+        return {"value": None, "count": 0}
+    return {"value": np.cos(x), "count": 2}
+
+
+def square(x):
+    if x > 1:
+        return Found(None, False)
+    return Found(x * x, True)
+
+
+def first_above(xs, bound):
+    for i in range(len(xs)):
+        if xs[i] > bound:
+            return i, xs[i]
+    return None, None
+
+
+def parts_of_results(x, n):
+    value, error = sine(x)
+    if value is None:
+        value = error - x
+    of_dict, of_tuple = cosine(x), square(x)
+    total = -1.0 if of_dict["value"] is None else of_dict["value"] + of_dict["count"]
+    if of_tuple.certain:
+        total = total + 2 * of_tuple.value - of_tuple.value ** 2
+    place, first = first_above(np.sin(np.arange(6.0) * x), 0.3)
+    return value, total, -1.0 if place is None else first * place
+
+
+class Least:
+    def __init__(self):
+        self.best, self.count = None, 0
+
+    def update(self, value):
+        if self.best is None or value < self.best:
+            self.best = value
+            self.count += 1
+
+
+def attributes(x, n):
+    least = Least()
+    for v in np.sin(np.arange(5.0) * x):
+        if v > -0.5:
+            least.update(v)
+    last, k = Least(), 0
+    while k < 3 * x:
+        if np.sin(k) < 0.5:
+            last.update(np.cos(k * x))
+        k += 1
+    return -7.0 if least.best is None else least.best * least.count, 0.5 if last.best is None else last.best
+
+
+class Means:
+    def __init__(self):
+        self.mean, self.other, self.counts = None, None, [None, 0.0]
+
+    def add(self, value):
+        self.mean = value if self.mean is None else 0.5 * (self.mean + value)
+        if value > 0.3:
+            self.counts[0] = value
+            self.counts[1] += 1
+
+
+def attributes_beside_a_list(x, n):
+    means, total = Means(), 0.0
+    for v in np.cos(np.arange(6.0) * x):
+        total += 1.0 if means.mean is None else means.mean
+        if v < -0.9:
+            continue
+        means.add(v)
+        if v > 1.5:
+            break
+    return total, means.counts[1], 0.0 if means.counts[0] is None else means.counts[0]
+
+
+def list_of_none(x, n):
+    values, xs = [None] * 3, np.sin(np.arange(3.0) + x)
+    for k in range(3):
+        if xs[k] > 0:
+            values[k] = xs[k]
+    total = 0.0
+    for each in values:
+        if each is None:
+            total -= 1
+        else:
+            total += each
+    return total
+
+
+def difference(v, last=None):
+    if last is None:
+        return v
+    return v - last
+
+
+class Weighted:
+    def __init__(self, weight):
+        self.weight = weight
+
+    def of(self, v, last):
+        return v * self.weight if last is None else last * v
+
+
+def through_a_closure(v, last):
+    def inner(w):
+        return w if last is None else w * last
+    return inner(v) + difference(v, last)
+
+
+def put(a, i, v):
+    a[i] = 0.0 if v is None else v
+
+
+def arguments(x, n):
+    last, total, weighted, table = None, 0.0, Weighted(2.0), np.zeros(6)
+    choose = lambda v, w: v if w is None else w
+    for i, v in enumerate(np.sin(np.arange(6.0) * x)):
+        total += difference(v, last) + difference(v, last=last) + weighted.of(v, last) + through_a_closure(v, last)
+        total += choose(v, last)
+        put(table, i, last)
+        if v > 0.4:
+            last = v
+        elif last is not None and v < -0.5:
+            last = None
+    return total, table, [difference(v, last) for v in (x, 2 * x)]
+
+
+def stored_in_arrays(x, n):
+    found, table, rows = sine(x / 4), np.zeros(3), {"a": np.zeros(2, np.float32)}
+    table[0] = found[0]
+    table += found[0]
+    rows["a"][1] = found[0]
+    for k in range(3):
+        if x > k - 1:
+            table[k] = found[0]
+            table[:k] -= 2 * found[0]
+    return table, rows["a"]
+
+
+def items(x, n):
+    state, ends = {"best": None, "at": None}, [None, None]
+    previous, total = (None, 0.0), 0.0
+    for i in range(4):
+        v = np.cos(i * x)
+        if state["best"] is None or v < state["best"]:
+            state["best"], state["at"] = v, i
+        if v > 0:
+            ends[0] = v
+            if previous[0] is not None:
+                total += previous[0] * v
+            previous = (v, previous[1] + 1)
+        elif ends[1] is None:
+            ends[1] = v
+            previous = (None, previous[1])
+    first, last = ends
+    if first is None:
+        first = 10.0
+    if last is None:
+        last = 20.0
+    return state["best"], state["at"], first + last, total + previous[1]
+
+
+CASES = [result_of_a_helper, given_by_a_function, parts_of_results, attributes,
+         attributes_beside_a_list, list_of_none, arguments, stored_in_arrays, items, least, least_of_some,
+         found_or_not, last_if_any, optional_of_optional, pairs, arrays, chosen, prev_rule, default, truths,
+         returned_early, resets]
 
 
 @pytest.mark.slow
@@ -187,7 +399,9 @@ def test_names_are_none_until_they_have_a_value(function: Any, args: tuple[float
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", [least, least_of_some, found_or_not, pairs, chosen, prev_rule])
+@pytest.mark.parametrize("function", [least, least_of_some, found_or_not, pairs, chosen, prev_rule,
+                                      parts_of_results, attributes, items, attributes_beside_a_list,
+                                      arguments])
 def test_gradients_and_batches(function: Any) -> None:
     assert_differentiable(function)
 
@@ -214,6 +428,50 @@ def test_a_value_that_is_none_where_it_is_used_fails_a_check() -> None:
         f"  at test_optional_values.py:{line} (in unasked)\n  in entry 1 of the batch")
 
 
+def test_what_a_helper_gives_has_no_check_after_it_got_a_default() -> None:
+    def with_default(x):
+        root = bisected(lambda z: z * z - x, 0.0, 1.0)
+        if root is None:
+            root = x
+        return root * 2
+
+    assert "check(" not in str(make_program(python_control_flow(with_default))(0.3))
+
+
+def asks_truth(x, n):
+    found = sine(x)
+    return 1.0 if found[0] else 2.0  # here
+
+
+def asks_type(x, n):
+    found = sine(x)
+    return 1.0 if isinstance(found[0], float) else 2.0  # here
+
+
+def writes_text(x, n):
+    found = sine(x)
+    return len(f"{found[0]}") * x  # here
+
+
+@pytest.mark.parametrize("function", [asks_truth, asks_type, writes_text])
+def test_more_than_the_value_of_what_may_be_none_is_refused(function: Any) -> None:
+    assert_refused(function, None, "a traced condition chose whether this value is None, and its truth, text or type "
+                   "is asked. Write `x is None` or `x is not None`")
+
+
+def test_operators_use_the_value_with_a_check() -> None:
+    def doubled(x):
+        return (2 * sine(x)[0] - 0.5) ** 2 + np.maximum(sine(x)[0], 0.1)
+
+    np.testing.assert_allclose(jit(python_control_flow(doubled))(0.3), doubled(0.3), rtol=1e-12)
+    with pytest.raises(CheckError) as failed:
+        vmap(python_control_flow(doubled))(np.array([0.3, 2.0]))
+    line = inspect.getsourcelines(doubled)[1] + 1
+    assert str(failed.value) == (
+        "a value is None where one is needed. Ask `if x is None` before\n"
+        f"  at test_optional_values.py:{line} (in doubled)\n  in entry 1 of the batch")
+
+
 def test_none_as_a_result_fails_a_check() -> None:
     def positive(x):
         y = None
@@ -222,7 +480,7 @@ def test_none_as_a_result_fails_a_check() -> None:
         return y
 
     assert float(jit(python_control_flow(positive))(2.0)) == 2.0
-    with pytest.raises(CheckError, match=r"`y` is None where a value is needed. Ask `if y is None` before"):
+    with pytest.raises(CheckError, match=r"positive returned None to code that is not converted, which needs a value"):
         vmap(python_control_flow(positive))(np.array([2.0, -2.0]))
 
 
@@ -231,17 +489,6 @@ def of_a_list(x, n):
     if x > 0:  # here
         kept = [x, n]
     return 0.0 if kept is None else kept[0]
-
-
-def given_by_a_function(x, n):
-    kept = nothing()
-    if x > 0:  # here
-        kept = x
-    return 0.0 if kept is None else kept
-
-
-def nothing():
-    return None
 
 
 def read_by_a_function(x, n):
@@ -255,7 +502,7 @@ def read_by_a_function(x, n):
 
 
 @pytest.mark.parametrize(("function", "shown"), [
-    (of_a_list, "[f64*[], i64*[]]"), (given_by_a_function, "f64*[]"), (read_by_a_function, "f64*[]")])
+    (of_a_list, "[f64*[], i64*[]]"), (read_by_a_function, "f64*[]")])
 def test_other_names_that_may_be_none_are_refused(function: Any, shown: str) -> None:
     assert_refused(function, None, f"`kept` is {shown} if the condition of this `if` is true, and None otherwise. In "
                    "the place of None, give values of the same type, and beside them a flag: found = True on one side, "

@@ -1,15 +1,17 @@
 """An `if` of which one side only raises is a check where its condition is traced."""
 
-# ruff: noqa: RET503, UP031, UP032  (the functions are written as users write them)
+# ruff: noqa: RET503, RET506, UP031, UP032  (the functions are written as users write them)
 
 from __future__ import annotations
 
 import inspect
+import pickle
 
 import numpy as np
 import pytest
 
-from fxgrad import grad, jit, python_control_flow, vmap
+from fxgrad import grad, jacfwd, jit, lax, python_control_flow, vmap
+from fxgrad import numpy as fnp
 from fxgrad.errors import CheckError, ControlFlowError
 
 
@@ -111,6 +113,166 @@ def test_a_check_made_of_raise_names_the_entry_and_the_line():
         first = root.__code__.co_firstlineno
         assert str(raised.value) == (
             f"ValueError: negative\n  at test_raised_errors.py:{first + 2} (in root)\n  in entry 1 of the batch")
+
+
+class OutsideError(ValueError):
+    def __init__(self, value, bound):
+        self.value = value
+        super().__init__(bound)
+
+    def __str__(self):
+        return f"{self.value} is outside"
+
+
+def raises_by_call(x):
+    if x < 0:
+        raise OutsideError(x, 0.0)
+    return np.sqrt(x)
+
+
+def raises_a_class(x):
+    if x < 0:
+        raise NotImplementedError
+    return x * x
+
+
+def raises_a_name(x):
+    if x < 0:
+        error = KeyError("negative")
+        raise error
+    return x * x
+
+
+def raises_in_a_loop(x):
+    y = x * x
+    while y > 1:
+        y = y - 1
+        if y < x:
+            raise np.linalg.LinAlgError("below")
+    return y * x
+
+
+def raises_in_one_side(x):
+    if x < 0:
+        text = "negative"
+        text += "!"
+        raise StopIteration(text)
+    else:
+        y = x * x
+    return y
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "kind"), [
+    (raises_by_call, OutsideError), (raises_a_class, NotImplementedError), (raises_a_name, KeyError),
+    (raises_in_a_loop, np.linalg.LinAlgError), (raises_in_one_side, StopIteration)])
+def test_failed_checks_are_of_the_class_of_the_exception(function, kind):
+    converted = python_control_flow(function)
+
+    def scanned(xs):
+        return lax.scan(lambda total, x: (total + converted(x), converted(x)), 0.0, xs)[1]
+
+    def looped(xs):
+        return lax.fori_loop(0, len(xs), lambda i, total: total + converted(fnp.asarray(xs)[i]), 0.0)
+
+    good, bad = np.array([1.0, 0.5, 0.9]), np.array([1.0, 0.5, -1.5 if function is not raises_in_a_loop else 1.5])
+    calls = {"vmap": vmap(converted), "vmap of jit": vmap(jit(converted)), "vmap of grad": vmap(grad(converted)),
+             "scan": scanned, "loop": looped, "grad of scan": grad(lambda xs: np.sum(scanned(xs))),
+             "jacfwd of vmap": jacfwd(lambda xs: vmap(converted)(xs))}
+    for name, call in [*calls.items(), *((f"jit of {name}", jit(call)) for name, call in calls.items())]:
+        assert np.all(np.isfinite(call(good))), name
+        with pytest.raises(kind) as raised:
+            call(bad)
+        assert isinstance(raised.value, CheckError), name
+        assert "test_raised_errors.py:" in str(raised.value), name
+        assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def step_down(x):
+    if x < 0:
+        raise ValueError("negative")
+    return x - 1
+
+
+def ends_by_a_helper(x):
+    while True:
+        x = step_down(x)
+        if x > 100:
+            break
+    return x
+
+
+def ends_by_a_helper_in_a_side(x):
+    k = 0
+    while x > 1:
+        k += 1
+        if k > 3:
+            x = fail("slow")
+        x = x / 2
+    return x
+
+
+def ends_by_a_long_side(x):
+    k = 0
+    while True:
+        x = x / 2
+        k += 1
+        if x < 1:
+            break
+        if k > 20:
+            text = "no"
+            text += " convergence"
+            raise RuntimeError(text)
+    return x
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "good", "bad", "error"), [
+    (ends_by_a_helper, 103.0, 5.0, "ValueError: negative"),
+    (ends_by_a_helper_in_a_side, 3.7, 100.0, "RuntimeError: failed: slow"),
+    (ends_by_a_long_side, 3.7, np.inf, "RuntimeError: no convergence")])
+def test_a_failed_check_ends_the_while_around_it(function, good, bad, error):
+    converted = python_control_flow(function)
+    calls = {"plain": converted, "jit": jit(converted), "grad of jit": grad(jit(converted)),
+             "jit of grad": jit(grad(converted)), "jit of jacfwd": jit(jacfwd(converted)),
+             "vmap": lambda x: vmap(converted)(np.array([good, x])),
+             "jit of vmap of grad": lambda x: jit(vmap(grad(converted)))(np.array([good, x]))}
+    slope = (function(good + 1e-6) - function(good - 1e-6)) / 2e-6
+    np.testing.assert_allclose(jit(converted)(good), function(good), rtol=1e-12)
+    np.testing.assert_allclose([jit(grad(converted))(good), grad(jit(converted))(good)], slope, rtol=1e-6)
+    for name, call in calls.items():
+        with pytest.raises((ValueError, RuntimeError)) as raised:
+            call(bad)
+        kind = "" if not isinstance(raised.value, CheckError) else error.partition(": ")[0] + ": "
+        assert str(raised.value).partition("\n")[0] == kind + error.partition(": ")[2], name
+
+
+def test_what_a_function_makes_to_raise_has_no_class_before_it_runs():
+    def root(x):
+        if x < 0:
+            raise made("negative")
+        return np.sqrt(x)
+
+    def made(text):
+        return ValueError(text)
+
+    with pytest.raises(CheckError, match=r"^made: negative\n") as raised:
+        vmap(python_control_flow(root))(np.array([1.0, -4.0]))
+    assert not isinstance(raised.value, ValueError)
+
+
+def test_programs_of_two_exceptions_differ():
+    def checked_by(kind):
+        def root(x):
+            if x < 0:
+                raise kind("negative")
+            return np.sqrt(x)
+        return jit(vmap(python_control_flow(root)))
+
+    for kind in (ValueError, OverflowError, OutsideError):
+        with pytest.raises(kind):
+            checked_by(kind)(np.array([1.0, -4.0]))
+    assert not issubclass(OverflowError, ValueError)
 
 
 def test_a_text_that_needs_the_digits_of_a_traced_value_is_given_as_it_is_written():

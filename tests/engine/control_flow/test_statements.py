@@ -501,3 +501,40 @@ def test_objects_of_registered_classes_are_made(x):
                     lambda x: vmap(python_control_flow(moved))(np.array([x, 0.1]))[0]):
         np.testing.assert_allclose(wrapped(x), moved(x), rtol=1e-14)
     np.testing.assert_allclose(jit(grad(python_control_flow(moved)))(x), grad(moved)(x), rtol=1e-14)
+
+
+def returns_a_number_early(x, r):
+    for k in range(5):
+        if r > k + 3:
+            return 2.5, k
+    return x, k
+
+
+def ends_in_else(x, r):
+    k = 0
+    while k < 3:
+        if r > k + 3:
+            v = 2.5
+            break
+        k += 1
+    else:
+        v = 1.5
+    return v * x, k
+
+
+def is_none_first(x, r):
+    v = None
+    for k in range(3):
+        if r > k + 3:
+            v = 2.5
+            break
+    return x if v is None else v * x, k
+
+
+@pytest.mark.parametrize("function", [returns_a_number_early, ends_in_else, is_none_first])
+def test_numbers_that_a_loop_gives_on_one_path_give_way_to_the_dtype_of_arrays(function):
+    compiled = jit(python_control_flow(function))
+    for r in (2.0, 4.5):
+        value, place = compiled(np.float32(1.5), np.float32(r))
+        assert value.dtype == np.float32
+        assert (value, place) == function(np.float32(1.5), r)
