@@ -91,9 +91,8 @@ def _check_state(what: str, state: Any, first: Any) -> None:
 
 def _check_kept(what: str, parameter: Any, moved: Any) -> None:
     """Raise an error for a parameter whose shape or dtype an array of the state, or one that is a setting, changed."""
-    if type(moved) is type(parameter) is np.ndarray and (moved.dtype, moved.shape) == (parameter.dtype, parameter.shape):
-        return  # nearly all, and sooner
-    before, after = aval_of(parameter), aval_of(moved)
+    are_arrays = type(parameter) is type(moved) is np.ndarray  # nearly all; the types of others take longer
+    before, after = (parameter, moved) if are_arrays else (aval_of(parameter), aval_of(moved))
     if before.shape != after.shape or before.dtype != after.dtype:
         raise ArgumentError(at_user_line(
             f"{what}: an update makes {after.dtype}{list(after.shape)} of a parameter that is "

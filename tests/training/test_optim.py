@@ -378,8 +378,8 @@ MAKERS = "optimizer.init(params) makes the first state, optimizer.update the nex
      ("sgd: the state has the structure PyTreeDef({'w': *}), and that of these parameters PyTreeDef({'b': *, 'w': *}); "
       + MAKERS)),
     (lambda: optim.sgd(decaying, 0.9).update(PAIR, None, PAIR),
-     ("sgd: the state has the structure PyTreeDef(None), and that of these parameters PyTreeDef((*, {'b': *, 'w': *})); "
-      + MAKERS)),
+     ("sgd: the state has the structure PyTreeDef(None), and that of these parameters PyTreeDef((*, {'b': *, 'w': *}))"
+      f"; {MAKERS}")),
     (lambda: optim.lion(0.1).update(PAIR, optim.lion(0.1).init({**PAIR, "w": np.ones(3, np.float32)}), PAIR),
      f"lion: an array of the state has the shape (3,), and that of these parameters (2,); {MAKERS}"),
     (lambda: optim.rmsprop(0.1).update(PAIR, optim.rmsprop(0.1).init({**PAIR, "b": np.ones(4, np.float32)}), PAIR),
