@@ -26,6 +26,10 @@ _MATH = {"gamma": "scipy.special.gamma", "lgamma": "scipy.special.gammaln", "erf
 """Functions of `math` that have another name here."""
 
 
+_STATISTICS = {"mean": "mean({})", "fmean": "mean({})", "median": "median({})", "pvariance": "var({})",
+               "variance": "var({}, ddof=1)", "pstdev": "std({})", "stdev": "std({}, ddof=1)"}
+"""Functions of `statistics`, of one argument, as those of `fxgrad.numpy`."""
+
 COMPILED_CONTROL_FLOW = "fxgrad.python_control_flow(f) compiles the `if`, `for` and `while` of f"
 """What to write where Python needs the value of a condition; replaced by the reason why a function is not converted."""
 
@@ -105,6 +109,8 @@ def _call_hint(frame: FrameType, call: ast.Call) -> Hint | None:
     name = getattr(found, "__name__", node_text(function).rsplit(".", 1)[-1])
     if module == "math":
         return _math_hint(call, name)
+    if module == "statistics" and name in _STATISTICS and len(call.args) == 1 and not call.keywords:
+        return Hint(node_text(call), f"Write fxgrad.numpy.{_STATISTICS[name].format(node_text(call.args[0]))}")
     if module.split(".")[0] == "scipy" or node_text(function).startswith("scipy."):
         return _scipy_hint(call, function, module, name)
     if isinstance(found, type) and issubclass(found, _SCALARS) and len(call.args) == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from typing import Any
 
 import jax.numpy as jnp
@@ -262,6 +263,27 @@ def test_conversions_name_the_call_and_only_what_means_the_same(function: Any, d
         fxgrad.jit(function)(np.ones(3))
     assert str(error.value).startswith(f"{done} would make numbers of a traced array (f64[3]) and cut it off from the "
                                        f"derivative without a word. {instead}. (stop_gradient(x) cuts on purpose")
+
+
+def test_functions_of_statistics_name_the_users_call() -> None:
+    cases: dict[str, tuple[Any, Any]] = {
+        "mean(x)": (lambda x: statistics.mean(x), fnp.mean), "fmean(x)": (lambda x: statistics.fmean(x), fnp.mean),
+        "pvariance(x)": (lambda x: statistics.pvariance(x), fnp.var),
+        "variance(x)": (lambda x: statistics.variance(x), lambda x: fnp.var(x, ddof=1)),
+        "pstdev(x)": (lambda x: statistics.pstdev(x), fnp.std),
+        "stdev(x)": (lambda x: statistics.stdev(x), lambda x: fnp.std(x, ddof=1))}
+    instead = ["mean(x)", "mean(x)", "var(x)", "var(x, ddof=1)", "std(x)", "std(x, ddof=1)"]
+    for (call, (function, own)), written in zip(cases.items(), instead, strict=True):
+        for way in (fxgrad.grad, fxgrad.jit):
+            with pytest.raises(ArrayConversionError) as error:
+                way(function)(np.arange(3.0))
+            assert str(error.value).split(". (stop_gradient")[0] == (
+                f"statistics.{call} would make numbers of a traced array (f64[]) and cut it off from the derivative "
+                f"without a word. Write fxgrad.numpy.{written}")
+            assert "test_protocol.py" in str(error.value).split("\n")[-1]
+        np.testing.assert_allclose(own(np.array([1.0, 2.5, 7.0])), function([1.0, 2.5, 7.0]), rtol=1e-12)
+    with pytest.raises(ArrayConversionError, match=r"x\.as_integer_ratio\(\) would make numbers"):
+        fxgrad.grad(lambda x: x.as_integer_ratio()[0])(2.0)
 
 
 def test_arrays_of_jax_indexed_by_traced_arrays() -> None:
