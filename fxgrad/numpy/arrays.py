@@ -146,8 +146,18 @@ def _operator_in_place(name: str, operator: Function) -> Function:
     own = getattr(np.ndarray, f"__i{name}__")
 
     def method(self: Any, other: Any) -> Any:
-        return own(self, other) if self.flags.writeable else operator(self, other)
+        if self.flags.writeable and (self.shape or not _is_number(self)):
+            return own(self, other)
+        return operator(self, other)  # NumPy's scalars never change: the name is rebound
     return method
+
+
+def _is_number(array: Array) -> bool:
+    """Return whether NumPy has a scalar in the place of an array of shape (): a result, and no view or copy.
+
+    Nobody else holds the memory of a result, which is that of a plain array; a copy has memory of its own.
+    """
+    return type(array.base) is np.ndarray and sys.getrefcount(array.base) == _HELD_ONCE[1]
 
 
 # --- items --------------------------------------------------------------------------------------------------------
@@ -227,7 +237,7 @@ def _writable(result: Any) -> Any:
         result.base.setflags(write=True)
         result.setflags(write=True)
         return result
-    return result.copy()
+    return result.copy() if result.shape else np.array(result).view(Array)
 
 
 _LARGE = 1 << 14
@@ -280,6 +290,8 @@ def _astype(self: Array, dtype: Any, *args: Any, **options: Any) -> Any:
         result[...] = converted(np.asarray(self), after)
         return result
     result = np.ndarray.astype(self, dtype, *args, **options)
+    if not self.shape and _is_number(self):
+        return np.array(result).view(Array)
     return result.view(Array) if type(result) is WeakArray else result  # the array itself, by `copy=False`
 
 
@@ -310,8 +322,8 @@ def _round(self: Array, digits: int | None = None) -> Any:
 
 
 def _hash(self: Array) -> int:
-    """Return the hash of the number, for read-only arrays of shape (), which are dict keys like NumPy's scalars."""
-    if self.shape or self.flags.writeable:
+    """Return the hash of the number, for results of shape (), which are dict keys like NumPy's scalars."""
+    if self.shape or (self.flags.writeable and not _is_number(self)):
         raise TypeError(f"unhashable type: an array of shape {self.shape}")
     return hash(self.item())
 

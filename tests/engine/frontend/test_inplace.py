@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -234,3 +234,49 @@ def test_shuffling() -> None:
 
 def test_sort_with_its_result_used_is_a_copy() -> None:
     np.testing.assert_array_equal(grad(lambda x: np.sum(x.sort()[:1]))(np.array([2.0, 1.0])), [0.0, 1.0])
+
+
+NUMBERS = {
+    "sum": "data.sum()", "np.sum": "np.sum(data)", "mean": "np.mean(data)", "minus": "-data.sum()",
+    "product": "data @ data", "ufunc": "np.sqrt(data.max())", "power": "data.sum() ** 2", "absolute": "abs(data.min())",
+    "rounded": "round(data.sum(), 1)", "reduce": "np.add.reduce(data)", "nanmean": "np.nanmean(data)",
+    "median": "np.median(data)", "clip": "np.clip(data.sum(), 0, 1)", "astype": "data.sum().astype('float64')",
+    "element": "data[0]", "of a part": "data[1:].sum() * 2", "count": "np.sum(data > 0)", "argmax": "np.argmax(data)",
+}
+
+
+@pytest.mark.parametrize("change", ["s += 1.0", "s *= w", "s /= 2", "s -= data[1]", "s **= 2"])
+def test_numbers_computed_from_data_are_rebound_as_numpys_scalars(change: str) -> None:
+    """Arguments that are neither differentiated nor mapped are arrays, and so are numbers computed from them."""
+    data, wrong = np.array([0.5, -0.2, 0.1]), []
+    for name, number in NUMBERS.items():
+        scope: dict[str, Any] = {"np": np}
+        exec(f"def f(w, data):\n    s = {number}\n    old, kept = s, [s]\n    {change}\n"
+             "    return (s + 2 * old - kept[0]) * w", scope)
+        f = scope["f"]
+        expected = f(1.5, data)
+        for way, found in {"grad": value_and_grad(f)(1.5, data)[0],
+                           "vmap": vmap(f, (0, None))(np.array([1.5]), data)[0],
+                           "Array": f(1.5, fxgrad.numpy.asarray(data))}.items():
+            if not np.allclose(found, expected, rtol=1e-6):
+                wrong.append((name, way, found, expected))
+    assert not wrong
+
+
+def test_arrays_of_callers_change_as_in_numpy_and_numbers_are_keys() -> None:
+    def f(w, number, row):
+        number += 1.0
+        view = row[0, ...]
+        view += 1.0
+        return {row.sum(): w}[row.sum()] * number * row[0]
+
+    def called(function):
+        number, row = np.array(2.0), np.array([3.0, 4.0])
+        return function(1.5, number, row), number, row
+
+    (value, slope), *changed = called(value_and_grad(f))
+    expected, *others = called(f)
+    assert value == expected
+    assert slope == 12.0
+    for one, other in zip(changed, others, strict=True):
+        np.testing.assert_array_equal(one, other)
