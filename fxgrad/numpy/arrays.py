@@ -43,6 +43,8 @@ _OPERANDS = (np.generic, np.ndarray, jax.Array, list, tuple, bool, int, float, c
 _DTYPES = frozenset(dtypes.SUPPORTED.values())
 _OURS = ARRAYS | {WeakArray}
 _PLAIN_NUMBERS = frozenset({int, float})
+_PRODUCTS = np.ndarray.__mul__, np.ndarray.__rmul__
+_SEQUENCES = (list, tuple, str, bytes)
 
 
 def _operator(name: str, function: Function) -> Function:
@@ -102,6 +104,9 @@ def _promote_operands(function: Function, own: Function, self: Any, other: Any, 
 
     If the other operand is no array and its class has the reflected operator of this name, that one is called.
     """
+    if own in _PRODUCTS and isinstance(other, _SEQUENCES) and self.dtype.kind in "iu" and not self.shape and (
+            _is_number(self)):
+        return NotImplemented  # Python repeats it, as it does for NumPy's integers
     if type(other) not in _PLAIN_NUMBERS and not isinstance(other, np.ndarray) and type(other) is not Tracer and \
             hasattr(other, "__jax_array__") and not isinstance(other, jax.Array):
         other = operand(other)

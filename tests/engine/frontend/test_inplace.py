@@ -280,3 +280,22 @@ def test_arrays_of_callers_change_as_in_numpy_and_numbers_are_keys() -> None:
     assert slope == 12.0
     for one, other in zip(changed, others, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_sequences_times_an_integer_from_data_are_repeated() -> None:
+    sizes = np.array([2, 3])
+    bodies = [lambda n: [1.0, 2.0] * n[0], lambda n: n[0] * (1.0,), lambda n: "ab" * n[0], lambda n: b"a" * n.sum(),
+              lambda n: [[None] * n[0] for _ in range(n[1])], lambda n: [0] * -n[0], lambda n: n * [1.0, 2.0],
+              lambda n: [1, 2] * n, lambda n: n[0, ...] * [1.0, 2.0]]
+    for body in bodies:
+        for way in (lambda f: grad(f)(1.0, sizes), lambda f: vmap(f, (0, None))(np.ones(1), sizes)):
+            made = []
+
+            def f(w, n, body=body, made=made):
+                made.append(body(n))
+                return w * 1.0
+
+            way(f)
+            expected = body(sizes)
+            assert np.shape(made[0]) == np.shape(expected)
+            assert np.all(made[0] == expected) if isinstance(expected, np.ndarray) else made[0] == expected
