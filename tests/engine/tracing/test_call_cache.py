@@ -71,7 +71,7 @@ def test_wide_integers_are_not_narrowed() -> None:
 def test_lists_of_numbers_beside_known_arrays_stay_known() -> None:
     """A list may hold tracers; one of numbers makes nothing traced, on either side of an array."""
     def f(w: Any, x: Any, n: Any) -> Any:
-        known = [1.0, 2.0] @ x + float(np.sum((x + [2.0, 3.0]) * [[1.0], [2.0]]) - ([2.0, 3.0] * x)[0])
+        known = [1.0, 2.0] @ x + float(np.sum(([2.0, 3.0] * x ** 0 + x) * [[1.0], [2.0]]) - ([2.0, 3.0] * x)[0])
         return w * known * len(range(([1, 2] * n)[1])) if known > 0 else w
 
     x, n = np.array([0.5, 1.5]), np.array([2, 3])
