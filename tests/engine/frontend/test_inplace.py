@@ -299,3 +299,40 @@ def test_sequences_times_an_integer_from_data_are_repeated() -> None:
             expected = body(sizes)
             assert np.shape(made[0]) == np.shape(expected)
             assert np.all(made[0] == expected) if isinstance(expected, np.ndarray) else made[0] == expected
+
+
+FILLED = {
+    "second name": "y = np.zeros_like(x)\nz = y\ny += 1.0\nreturn np.sum(x * z)",
+    "row": "y = np.zeros_like(x)\nrow = y[0]\nrow += 1.0\nreturn np.sum(x * y)",
+    "rows of a loop": "y = np.ones_like(x)\nfor row in y:\n    row *= 2.0\nreturn np.sum(x * y)",
+    "element": "y = np.full_like(x, 2.0)\ny[0, 1] = 5.0\ny.T[0] += 1.0\nreturn np.sum(x * y)",
+    "result of an operator": "y = np.ones_like(x) * 3\nz = y.ravel()\nz += 1\nreturn np.sum(x * y)",
+    "sum of traced arrays": "y = np.zeros_like(x)\nfor _ in range(3):\n    y += x\n    y *= x\nreturn np.sum(y)",
+    "sum in an item": "d = {'y': np.zeros_like(x)}\nd['y'] += x\nd['y'] -= x * x\nreturn np.sum(d['y'])",
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_arrays_that_numpy_makes_like_traced_ones_change_as_in_numpy(name: str) -> None:
+    scope: dict[str, Any] = {"np": np}
+    exec("def f(x):\n    " + FILLED[name].replace("\n", "\n    "), scope)
+    f = scope["f"]
+    assert np.isclose(value_and_grad(f)(X)[0], f(X))
+    assert np.isclose(vmap(f)(X[None])[0], f(X))
+
+
+def test_sums_of_traced_values_in_known_arrays_have_their_dtype_and_are_refused_if_others_see_them() -> None:
+    def summed(w: Any, data: Any, shared: bool = False) -> Any:
+        y = np.zeros_like(data)
+        held = [y] if shared else []
+        y += w * data.astype("float64")
+        return np.sum(y) + len(held), y.dtype == data.dtype
+
+    data = np.float32([0.5, 1.5])
+    slope, same = grad(summed, has_aux=True)(2.0, data.view(fxgrad.Array))
+    assert slope == 2.0
+    assert same
+    with pytest.raises(MutationError):
+        grad(lambda w, x: summed(w, x, True)[0])(2.0, data.view(fxgrad.Array))
+    with pytest.raises(MutationError):
+        grad(lambda w, x: np.sum(operator.iadd(x, w)))(2.0, np.ones(2))
