@@ -26,6 +26,22 @@ _MATH = {"gamma": "scipy.special.gamma", "lgamma": "scipy.special.gammaln", "erf
 """Functions of `math` that have another name here."""
 
 
+_FORMS = {
+    ("math", "log", 2): "fxgrad.numpy.log({0}) / fxgrad.numpy.log({1})",
+    ("math", "remainder", 2): "({0}) - ({1}) * fxgrad.numpy.round(({0}) / ({1}))",
+    ("math", "isclose", 2): "abs(({0}) - ({1})) <= 1e-09 * fxgrad.numpy.maximum(abs({0}), abs({1}))",
+    ("math", "dist", 2): "fxgrad.numpy.linalg.norm(fxgrad.numpy.subtract({0}, {1}))",
+    ("math", "hypot", 3): "fxgrad.numpy.linalg.norm(fxgrad.numpy.array([{0}, {1}, {2}]))",
+    ("numpy", "ndenumerate", 1): "((i, ({0})[i]) for i in np.ndindex(({0}).shape))",
+    ("numpy", "nditer", 1): "({0}).ravel()",
+    ("numpy.polynomial.polynomial", "polyval", 2): "fxgrad.numpy.polyval(({1})[::-1], {0})",
+    **{("statistics", name, 1): f"fxgrad.numpy.{form}" for name, form in {
+        "mean": "mean({0})", "fmean": "mean({0})", "median": "median({0})", "pvariance": "var({0})",
+        "variance": "var({0}, ddof=1)", "pstdev": "std({0})", "stdev": "std({0}, ddof=1)"}.items()},
+}
+"""Calls by module, name and number of arguments that are written in another form here: NumPy's logarithm has no base,
+its remainder another sign, its isclose another tolerance, and its older polyval the coefficients in another order."""
+
 COMPILED_CONTROL_FLOW = "fxgrad.python_control_flow(f) compiles the `if`, `for` and `while` of f"
 """What to write where Python needs the value of a condition; replaced by the reason why a function is not converted."""
 
@@ -103,6 +119,10 @@ def _call_hint(frame: FrameType, call: ast.Call) -> Hint | None:
         distribution = type(_resolve_name(frame, function.value)).__module__
         module = distribution if distribution.startswith("scipy.stats.") else module
     name = getattr(found, "__name__", node_text(function).rsplit(".", 1)[-1])
+    form = None if call.keywords else _FORMS.get((module, name, len(call.args)))
+    if form is not None:
+        written = ast.parse(form.format(*map(node_text, call.args)), mode="eval").body
+        return Hint(node_text(call), f"Write {node_text(written)}")
     if module == "math":
         return _math_hint(call, name)
     if module.split(".")[0] == "scipy" or node_text(function).startswith("scipy."):
@@ -141,12 +161,7 @@ def _numpy_hint(call: ast.Call, module: str, name: str) -> Hint:
 
 
 def _math_hint(call: ast.Call, name: str) -> Hint:
-    """Return the hint for a function of `math`: NumPy's logarithm has no base, its remainder another sign."""
-    if name in ("log", "remainder") and len(call.args) == 2:
-        form = ("fxgrad.numpy.log({0}) / fxgrad.numpy.log({1})" if name == "log" else
-                "({0}) - ({1}) * fxgrad.numpy.round(({0}) / ({1}))")
-        written = ast.parse(form.format(*map(node_text, call.args)), mode="eval").body
-        return Hint(node_text(call), f"Write {node_text(written)}")
+    """Return the hint for a function of `math`."""
     has_other_meaning = name == "isclose" or (name == "hypot" and len(call.args) != 2)
     found = None if has_other_meaning else _renamed_hint(call, _MATH.get(name, f"numpy.{name}"))
     return found or Hint(node_text(call), NOTHING_INSTEAD)

@@ -45,7 +45,7 @@ def shorten_traceback(error: BaseException) -> BaseException:
 
 @cached("files left out of tracebacks", 4096)
 def _is_left_out(filename: str) -> bool:
-    return user_lines.is_library_file(filename) or ("site-packages" in filename
+    return user_lines.is_library_file(filename) or (user_lines.is_installed_file(filename)
                                                     and any(each in filename for each in _LEFT_OUT))
 
 

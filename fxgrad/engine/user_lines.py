@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from types import FrameType
 from typing import Any
 
@@ -13,6 +14,9 @@ from fxgrad.errors import FxgradError
 
 PACKAGE = os.path.dirname(os.path.abspath(errors.__file__)) + os.sep
 """The folder of the package, which contains no user files."""
+
+_PYTHON = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+"""The folders of Python's own modules."""
 
 launchers: set[str] = set()
 """Scripts that only start the command line: they are not user code."""
@@ -29,13 +33,18 @@ _is_known = _user_files.get
 
 
 def is_user_file(filename: str) -> bool:
-    """Return whether a file belongs neither to fxgrad nor to NumPy, jax or another library."""
+    """Return whether a file belongs neither to fxgrad nor to Python, NumPy, jax or another library."""
     known: bool | None = _is_known(filename)
     if known is None:
         known = _user_files.add(filename, not (
-            is_library_file(filename) or filename in launchers
-            or filename.startswith(("<__array_function__", "<frozen ")) or "site-packages" in filename))
+            is_library_file(filename) or filename in launchers or is_installed_file(filename)
+            or filename.startswith(("<__array_function__", "<frozen ", *_PYTHON))))
     return known
+
+
+def is_installed_file(filename: str) -> bool:
+    """Return whether a file is one of an installed package; Debian and Colab have another name for their folder."""
+    return "site-packages" in filename or "dist-packages" in filename
 
 
 def is_library_file(filename: str) -> bool:

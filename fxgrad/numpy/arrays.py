@@ -14,12 +14,13 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.arrays import ARRAYS, Array, WeakArray, as_strong_scalar, freeze_result, make_weak
 from fxgrad.engine.executors.silence import silence_warnings
+from fxgrad.engine.frontend.inplace import allowed_references, cast_result
 from fxgrad.engine.frontend.operands import operand
 from fxgrad.engine.frontend.protocol import function_of
 from fxgrad.engine.frontend.ufuncs import has_reflected
 from fxgrad.engine.frontend.value_calls import replay_on_values
 from fxgrad.engine.ops.conversion import converted
-from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.tracing.tracer import Tracer, aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError, MutationError, UnsupportedError
 from fxgrad.numpy import indexing
@@ -43,6 +44,8 @@ _OPERANDS = (np.generic, np.ndarray, jax.Array, list, tuple, bool, int, float, c
 _DTYPES = frozenset(dtypes.SUPPORTED.values())
 _OURS = ARRAYS | {WeakArray}
 _PLAIN_NUMBERS = frozenset({int, float})
+_PRODUCTS = np.ndarray.__mul__, np.ndarray.__rmul__
+_SEQUENCES = (list, tuple, str, bytes)
 
 
 def _operator(name: str, function: Function) -> Function:
@@ -102,6 +105,9 @@ def _promote_operands(function: Function, own: Function, self: Any, other: Any, 
 
     If the other operand is no array and its class has the reflected operator of this name, that one is called.
     """
+    if own in _PRODUCTS and isinstance(other, _SEQUENCES) and self.dtype.kind in "iu" and not self.shape and (
+            _is_result(self)):
+        return NotImplemented  # Python repeats it, as it does for NumPy's integers
     if type(other) not in _PLAIN_NUMBERS and not isinstance(other, np.ndarray) and type(other) is not Tracer and \
             hasattr(other, "__jax_array__") and not isinstance(other, jax.Array):
         other = operand(other)
@@ -146,8 +152,25 @@ def _operator_in_place(name: str, operator: Function) -> Function:
     own = getattr(np.ndarray, f"__i{name}__")
 
     def method(self: Any, other: Any) -> Any:
-        return own(self, other) if self.flags.writeable else operator(self, other)
+        if not self.flags.writeable:
+            return operator(self, other)
+        if not self.shape:  # NumPy's scalars never change: the name is rebound
+            return operator(self, other) if _is_result(self) else own(self, other)
+        # NumPy's array cannot hold traced values; a new one is equivalent if nobody else would see the change.
+        count = sys.getrefcount(self)
+        if type(other) is Tracer and count <= allowed_references(self) and (self.base is None or _is_result(self)):
+            return cast_result(SYMBOLS[name], aval_of(self), operator(self, other))
+        return own(self, other)
     return method
+
+
+def _is_result(array: Array) -> bool:
+    """Return whether an array is a result of an operation, and no view, copy or array of the caller's.
+
+    Nobody else holds the memory of a result, which is that of a plain array; a copy has memory of its own. NumPy has a
+    scalar in the place of a result of shape ().
+    """
+    return type(array.base) is np.ndarray and sys.getrefcount(array.base) == _HELD_ONCE[1]
 
 
 # --- items --------------------------------------------------------------------------------------------------------
@@ -227,7 +250,7 @@ def _writable(result: Any) -> Any:
         result.base.setflags(write=True)
         result.setflags(write=True)
         return result
-    return result.copy()
+    return result.copy() if result.shape else np.array(result).view(Array)
 
 
 _LARGE = 1 << 14
@@ -280,6 +303,8 @@ def _astype(self: Array, dtype: Any, *args: Any, **options: Any) -> Any:
         result[...] = converted(np.asarray(self), after)
         return result
     result = np.ndarray.astype(self, dtype, *args, **options)
+    if not self.shape and _is_result(self):
+        return np.array(result).view(Array)
     return result.view(Array) if type(result) is WeakArray else result  # the array itself, by `copy=False`
 
 
@@ -310,8 +335,8 @@ def _round(self: Array, digits: int | None = None) -> Any:
 
 
 def _hash(self: Array) -> int:
-    """Return the hash of the number, for read-only arrays of shape (), which are dict keys like NumPy's scalars."""
-    if self.shape or self.flags.writeable:
+    """Return the hash of the number, for results of shape (), which are dict keys like NumPy's scalars."""
+    if self.shape or (self.flags.writeable and not _is_result(self)):
         raise TypeError(f"unhashable type: an array of shape {self.shape}")
     return hash(self.item())
 

@@ -18,14 +18,14 @@ from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.pytorch_names import module_getattr
 from fxgrad.engine.tracebacks import hide_frames
-from fxgrad.engine.tracing.tracer import aval_of
+from fxgrad.engine.tracing.tracer import Tracer, aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, power
 from fxgrad.numpy.arithmetic import clip as clip_array
 from fxgrad.numpy.creation import astype, widen_half
 from fxgrad.numpy.elementwise import absolute, cos, expm1, log, sign, sqrt, square
-from fxgrad.numpy.logic import less_equal, where
+from fxgrad.numpy.logic import equal, less_equal, where
 from fxgrad.numpy.reductions import max as max_of
 from fxgrad.numpy.reductions import sum as sum_of
 from fxgrad.numpy.types import iscomplexobj
@@ -42,7 +42,7 @@ class Optimizer(NamedTuple):
     Parameters keep their dtypes. Those in half precision are updated in float32 and rounded once, and their state is
     float32. Integers whose gradients are float0 (`grad(..., allow_int=True)`) stay as they are, with None as state.
     `update` raises `ArgumentError` for gradients of another structure or shape than the parameters, for other gradients
-    of integers, and for complex gradients of real parameters.
+    of integers, for complex gradients of real parameters, and for a state of other parameters.
     """
 
     init: Callable[[Parameters], Any]
@@ -55,13 +55,49 @@ def _optimizer(what: str, init: Callable[[Parameters], Any], step: Callable[...,
     def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
         _check_match(what, gradients, params)
         if all(map(_is_as_needed, tree.leaves(params), tree.leaves(gradients))):
-            return step(gradients, state, params)
+            return advance(gradients, state, params)
         wide = tree.map(_widen, params)
         gradients = tree.map(lambda p, g, w: _as_parameter(what, p, g, w), params, gradients, wide)
-        moved, state = step(gradients, state, wide)
+        moved, state = advance(gradients, state, wide)
         return tree.map(_narrow, params, moved), state
 
+    def advance(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
+        try:
+            moved, after = step(gradients, state, params)
+        except (AttributeError, TypeError, ValueError):
+            _check_state(what, state, init(params))
+            raise
+        for parameter, value in zip(tree.leaves(params), tree.leaves(moved), strict=True):
+            _check_kept(what, parameter, value)
+        return moved, after
+
     return Optimizer(lambda params: init(tree.map(_widen, params)), update)
+
+
+def _check_state(what: str, state: Any, first: Any) -> None:
+    """Raise an error for a state that has not the structure and the shapes of the first one."""
+    given: Any = tree.structure(state)
+    needed: Any = tree.structure(first)
+    makers = "optimizer.init(params) makes the first state, optimizer.update the next ones"
+    if given != needed:
+        raise ArgumentError(at_user_line(
+            f"{what}: the state has the structure {given}, and that of these parameters {needed}; {makers}")) from None
+    for one, other in zip(tree.leaves(state), tree.leaves(first), strict=True):
+        if shape_of(one) != shape_of(other):
+            raise ArgumentError(at_user_line(
+                f"{what}: an array of the state has the shape {shape_of(one)}, and that of these parameters "
+                f"{shape_of(other)}; {makers}")) from None
+
+
+def _check_kept(what: str, parameter: Any, moved: Any) -> None:
+    """Raise an error for a parameter whose shape or dtype an array of the state, or one that is a setting, changed."""
+    are_arrays = type(parameter) is type(moved) is np.ndarray  # nearly all; the types of others take longer
+    before, after = (parameter, moved) if are_arrays else (aval_of(parameter), aval_of(moved))
+    if before.shape != after.shape or before.dtype != after.dtype:
+        raise ArgumentError(at_user_line(
+            f"{what}: an update makes {after.dtype}{list(after.shape)} of a parameter that is "
+            f"{before.dtype}{list(before.shape)}. The state or a setting has an array of that shape or dtype: give the "
+            "state that optimizer.init makes of these parameters, and numbers as settings"))
 
 
 def _is_as_needed(parameter: Any, gradient: Any) -> bool:
@@ -128,7 +164,8 @@ def sgd(rate: Any, momentum: float = 0.0, *, nesterov: bool = False, weight_deca
     momentum; with a rate that is a function of the number of earlier updates, a pair of that number and the container.
     The formulas are those of PyTorch's SGD (Sutskever et al., 2013, with the rate outside of v).
 
-    Raises `ArgumentError` for a rate, momentum or weight decay that is negative, or Nesterov's form without momentum.
+    Raises `ArgumentError` for a rate, momentum or weight decay that is negative or no number, or Nesterov's form
+    without momentum.
 
     >>> import fxgrad
     >>> optimizer = fxgrad.optim.sgd(0.1)
@@ -207,7 +244,7 @@ def _adam(what: str, rate: Any, beta1: float, beta2: float, epsilon: float, weig
         def move(p: Any, m: Any, s: Any) -> Any:
             m, s = m / _cast_to(_bias_correction(beta1, count, s), m), s / _cast_to(_bias_correction(beta2, count, s),
                                                                                     s)
-            return _cast_to(shrink, p) * p - _cast_to(now, p) * m / (s ** _cast_to(0.5, s) + _cast_to(epsilon, s))
+            return _cast_to(shrink, p) * p - _cast_to(now, p) * m / (_root(s) + _cast_to(epsilon, s))
 
         return tree.map(move, params, first, second), Moments(count, first, second)
 
@@ -216,13 +253,18 @@ def _adam(what: str, rate: Any, beta1: float, beta2: float, epsilon: float, weig
 
 def _schedule(make: Callable[[Any], Optimizer], rate: Callable[[Any], Any]) -> Optimizer:
     """Return an optimiser whose state counts the updates; `make` returns the optimiser of one rate."""
+    def init(params: Parameters) -> tuple[Any, Any]:
+        return 0, make(0.0).init(params)
+
     @_with_names
     def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
+        if not (isinstance(state, tuple | list) and len(state) == 2):
+            _check_state("sgd", state, init(params))
         count, inner = state
         params, inner = inspect.unwrap(make(rate(count)).update)(gradients, inner, params)  # named below
         return params, (count + 1, inner)
 
-    return Optimizer(lambda params: (0, make(0.0).init(params)), update)
+    return Optimizer(init, update)
 
 
 def _add_decay(gradients: Parameters, params: Parameters, weight_decay: float) -> Parameters:
@@ -245,6 +287,18 @@ def _square(gradient: Any) -> Any:
     if not iscomplexobj(gradient):
         return gradient * gradient
     return gradient.real * gradient.real + gradient.imag * gradient.imag
+
+
+def _root(average: Any) -> Any:
+    """Return the root of an average of squares.
+
+    Where that is 0, its derivative is 0 and not infinite: the gradients were 0, and what is divided by it is 0 too.
+    """
+    half = _cast_to(0.5, average)
+    if not isinstance(average, Tracer):
+        return average ** half
+    is_zero = equal(average, 0)
+    return where(is_zero, average, where(is_zero, _cast_to(1.0, average), average) ** half)
 
 
 def _zeros(params: Parameters) -> Parameters:
@@ -304,8 +358,8 @@ def rmsprop(rate: Any = 1e-2, decay: float = 0.99, epsilon: float = 1e-8) -> Opt
 
     def step(gradients: Parameters, state: Moments, params: Parameters) -> tuple[Parameters, Moments]:
         second, now = _averages(decay, state.second, tree.map(_square, gradients)), _rate_after(rate, state.count)
-        params = tree.map(lambda p, g, s: p - _cast_to(now, p) * g / (s ** _cast_to(0.5, s) + _cast_to(epsilon, s)),
-                          params, gradients, second)
+        params = tree.map(lambda p, g, s: p - _cast_to(now, p) * g / (_root(s) + _cast_to(epsilon, s)), params,
+                          gradients, second)
         return params, Moments(state.count + 1, None, second)
 
     return _optimizer("rmsprop", lambda params: Moments(0, None, _no_squares(params)), step)
@@ -487,8 +541,9 @@ __getattr__ = module_getattr("fxgrad.optim")
 def _check(what: str, **settings: float) -> None:
     for name, value in settings.items():
         most = 1.0 if name in ("beta1", "beta2", "decay") else math.inf
-        is_known = isinstance(value, int | float | np.number)  # neither traced nor a function of the count
-        if is_known and not (0 <= value < most or (name == "limit" and value == math.inf)):
+        is_known = isinstance(value, int | float | np.number)
+        is_unknown = hasattr(value, "dtype") or (name == "rate" and callable(value))  # or an array of the user's
+        if not (0 <= value < most or (name == "limit" and value == math.inf) if is_known else is_unknown):
             raise ArgumentError(at_user_line(
                 f"{what}: {name} is {value}, where a number from 0{' to below 1' if most == 1 else ' on'} is needed"))
 

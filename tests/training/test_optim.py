@@ -346,7 +346,55 @@ def test_a_step_is_differentiated() -> None:
     assert fxgrad.grad(after)(3.0) == pytest.approx(2 * 0.64 * 3)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["momentum", "adam", "adamw", "rmsprop"])
+def test_steps_with_gradients_that_are_0_are_differentiated(name: str) -> None:
+    """The root of an average of squares has an infinite slope at 0, times a gradient that is 0."""
+    def after(rate: Any, start: Any) -> Any:
+        own = {"momentum": optim.sgd(rate, 0.9), "adam": optim.adam(rate), "adamw": optim.adamw(rate),
+               "rmsprop": optim.rmsprop(rate)}[name]
+        params, state = start, own.init(start)
+        for _ in range(3):
+            slope = fxgrad.grad(lambda w: np.sum(np.array([1.0, 0.0, 2.0]) * w ** 2))(params)
+            params, state = own.update(slope, state, params)
+        return np.sum(params ** 2)
+
+    check_grads(after, (0.1, np.array([1.0, 2.0, -1.0])))
+    for way in (lambda f: f, fxgrad.jit):
+        slopes = way(fxgrad.grad(after, argnums=(0, 1)))(0.1, np.array([1.0, 2.0, -1.0]))
+        assert np.isfinite(slopes[0])
+        assert np.all(np.isfinite(slopes[1]))
+
+
+PAIR = {"w": np.ones(2, np.float32), "b": np.float32(1.0)}
+MAKERS = "optimizer.init(params) makes the first state, optimizer.update the next ones"
+
+
 @pytest.mark.parametrize(("call", "text"), [
+    (lambda: optim.adam(0.1).update(PAIR, None, PAIR),
+     ("adam: the state has the structure PyTreeDef(None), and that of these parameters PyTreeDef(CustomNode(namedtuple"
+      f"[Moments], [*, {{'b': *, 'w': *}}, {{'b': *, 'w': *}}])); {MAKERS}")),
+    (lambda: optim.sgd(0.1, 0.9).update(PAIR, {"w": np.ones(2, np.float32)}, PAIR),
+     ("sgd: the state has the structure PyTreeDef({'w': *}), and that of these parameters PyTreeDef({'b': *, 'w': *}); "
+      + MAKERS)),
+    (lambda: optim.sgd(decaying, 0.9).update(PAIR, None, PAIR),
+     ("sgd: the state has the structure PyTreeDef(None), and that of these parameters PyTreeDef((*, {'b': *, 'w': *}))"
+      f"; {MAKERS}")),
+    (lambda: optim.lion(0.1).update(PAIR, optim.lion(0.1).init({**PAIR, "w": np.ones(3, np.float32)}), PAIR),
+     f"lion: an array of the state has the shape (3,), and that of these parameters (2,); {MAKERS}"),
+    (lambda: optim.rmsprop(0.1).update(PAIR, optim.rmsprop(0.1).init({**PAIR, "b": np.ones(4, np.float32)}), PAIR),
+     ("rmsprop: an update makes float32[4] of a parameter that is float32[]. The state or a setting has an array of "
+      "that shape or dtype: give the state that optimizer.init makes of these parameters, and numbers as settings")),
+    (lambda: optim.adam(0.1).update(PAIR, optim.adam(0.1).init({**PAIR, "w": np.ones(2)}), PAIR),
+     ("adam: an update makes float64[2] of a parameter that is float32[2]. The state or a setting has an array of "
+      "that shape or dtype: give the state that optimizer.init makes of these parameters, and numbers as settings")),
+    (lambda: optim.sgd(np.array([0.1, 0.2])).update(PAIR, None, PAIR),
+     ("sgd: an update makes float32[2] of a parameter that is float32[]. The state or a setting has an array of "
+      "that shape or dtype: give the state that optimizer.init makes of these parameters, and numbers as settings")),
+    (lambda: optim.adamw(0.1, weight_decay={"w": 0.1, "b": 0.0}),
+     "adamw: weight_decay is {'w': 0.1, 'b': 0.0}, where a number from 0 on is needed"),
+    (lambda: optim.sgd(None), "sgd: rate is None, where a number from 0 on is needed"),
+    (lambda: optim.lion(beta1="0.9"), "lion: beta1 is 0.9, where a number from 0 to below 1 is needed"),
     (lambda: optim.sgd(-0.1), "sgd: rate is -0.1, where a number from 0 on is needed"),
     (lambda: optim.clip([1.0], -1.0), "clip: limit is -1.0, where a number from 0 on is needed"),
     (lambda: optim.clip_by_norm([1.0], -1.0), "clip_by_norm: limit is -1.0, where a number from 0 on is needed"),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import sysconfig
 import traceback
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
 from fxgrad.engine import tree
-from fxgrad.engine.caches import Cache, cached
+from fxgrad.engine.caches import Cache
 from fxgrad.engine.control_flow.blocks import LocalContainers, refuse
 from fxgrad.engine.control_flow.names import GIVES_NONE, OPERATORS, is_generated
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
@@ -96,7 +95,7 @@ def _name_reason(error: Exception) -> None:
     if not isinstance(error, ConcretizationError):
         return
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)
-             if is_user_code(frame.f_code.co_filename)]
+             if is_user_file(frame.f_code.co_filename)]
     reason = _conversions.get(codes[-1]) if codes else None
     if codes and OPERATORS in codes[-1].co_freevars:
         error.args = (str(error).replace(f" {COMPILED_CONTROL_FLOW}", ""),)
@@ -107,17 +106,10 @@ def _name_reason(error: Exception) -> None:
 
 def converted_callee(function: FunctionType) -> FunctionType:
     """Return a function that converted code calls: converted if it is the user's and its source is known."""
-    if not is_user_code(function.__code__.co_filename):
+    if not is_user_file(function.__code__.co_filename):
         return function
     found = _conversion(function)
     return function if isinstance(found, str) else _bind(function, found)
-
-
-@cached("files of the user's to convert", 4096)
-def is_user_code(filename: str) -> bool:
-    """Return whether a file is neither a library's nor of Python's own."""
-    paths = sysconfig.get_paths()
-    return is_user_file(filename) and not filename.startswith((paths["stdlib"], paths["platstdlib"]))
 
 
 def _bind(function: FunctionType, code: CodeType) -> FunctionType:

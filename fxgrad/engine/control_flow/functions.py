@@ -8,8 +8,8 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from fxgrad.engine.control_flow import operators
-from fxgrad.engine.control_flow.conversion import ConvertedFunction, install_operators, is_user_code
-from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.engine.control_flow.conversion import ConvertedFunction, install_operators
+from fxgrad.engine.user_lines import at_user_line, function_name, is_user_file
 from fxgrad.errors import ArgumentError, UnsupportedError
 
 install_operators(operators)
@@ -46,7 +46,7 @@ def python_control_flow(f: Callable[..., Any]) -> Callable[..., Any]:
         return MethodType(ConvertedFunction(f.__func__), f.__self__)
     if not isinstance(f, FunctionType):
         call = getattr(type(f), "__call__", None)  # noqa: B004  (the function itself)
-        if isinstance(call, FunctionType) and is_user_code(call.__code__.co_filename):
+        if isinstance(call, FunctionType) and is_user_file(call.__code__.co_filename):
             return MethodType(ConvertedFunction(call), f)  # an object of a class of yours
         if not callable(f):
             raise ArgumentError(at_user_line(

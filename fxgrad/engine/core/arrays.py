@@ -19,7 +19,8 @@ class Array(np.ndarray):
     results of shape () too: those are strong, while NumPy's scalars give way to other dtypes. Such a result is
     read-only: `x[0] = 1.0` is refused, and `x += y` makes a new array; `x.copy()` is writable. Functions also get this
     class for NumPy arguments that are neither differentiated nor mapped; there it shares its memory with the caller's
-    array, and is writable if that is.
+    array, and is writable if that is. Numbers computed from those do not change, as NumPy's scalars: `x += y` makes
+    another one.
 
     Operators promote as jax does: int32 with float32 is float32, int32 / int32 too. It is a subclass of NumPy's array,
     so NumPy and its libraries accept it. Its methods, which NumPy's functions call, are those of traced arrays:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.hints import conversion_hint
 from fxgrad.engine.ops.structural import convert
@@ -67,10 +68,10 @@ def inplace_operator(symbol: str, function: Function) -> Function:
         count = _references(self)
         why = _other_owner(self, count)
         if why:
-            raise _operator_error(self, symbol, why, is_item=count < _allowed_references(self))
+            raise _operator_error(self, symbol, why, is_item=count < allowed_references(self))
         result = function(self, other)
         if type(result) is Tracer and result.variable.aval != aval:
-            return _cast_result(symbol, self, result)
+            return cast_result(symbol, aval, result)
         return result
     return method
 
@@ -82,10 +83,11 @@ def _other_owner(tracer: Tracer, count: int) -> str:
         return "view" if isinstance(viewed, Tracer | np.ndarray) else "name"
     if viewed is tracer and any(var is tracer.variable for var in tracer.tape.root.outputs):
         return "" if tracer.tape.owns_inputs else "argument"
-    return "name" if count > _allowed_references(tracer) else ""
+    return "name" if count > allowed_references(tracer) else ""
 
 
-def _allowed_references(tracer: Tracer) -> int:
+def allowed_references(tracer: Any) -> int:
+    """Return how many references an array has if one name, or one item or attribute, holds it."""
     if _NAMED == _HELD:
         return _HELD
     frame = sys._getframe(2)
@@ -116,9 +118,9 @@ def _is_view_of_array(tracer: Tracer) -> bool:
 _KINDS = "buifc"
 
 
-def _cast_result(symbol: str, array: Tracer, result: Tracer) -> Tracer:
-    """Return the result in the type of the array, as NumPy stores it there; raise where NumPy raises."""
-    own, aval = array.aval, result.aval
+def cast_result(symbol: str, own: Aval, result: Tracer) -> Tracer:
+    """Return the result in the type of the array that it takes the place of, as in NumPy; raise where NumPy raises."""
+    aval = result.aval
     if aval.shape != own.shape:
         raise ShapeError(at_user_line(
             f"x {symbol}= y: the result has shape {aval.shape} and x has shape {own.shape}, which cannot change in "

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.core.avals import PYTHON_SCALARS
 from fxgrad.engine.frontend.inplace import (
     CHANGING_FUNCTIONS,
@@ -139,7 +140,8 @@ def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], opti
         options = {key: value for key, value in options.items() if key not in _IGNORED}
     if function is np.nan_to_num and not (args[1] if len(args) > 1 else options.get("copy", True)):
         raise option_error("nan_to_num", args[0], "copy")
-    return own(*args, **options)
+    result = own(*args, **options)
+    return result.copy() if type(result) is Array and result.shape else result  # np.zeros_like(x) can be written to
 
 
 def _function_text(function: Any) -> str:

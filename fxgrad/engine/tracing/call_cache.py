@@ -115,7 +115,7 @@ def _call_key(tape: Tape, function: Any, args: tuple[Any, ...], options: dict[st
             part = _argument_key(tape, arg)
             if part is None:
                 return None
-            traced = traced or kind in SEQUENCES
+            traced = traced or (kind in SEQUENCES and _holds_tracer(arg))
             parts.append(part)
     for name, option in options.items():
         part = _argument_key(tape, option)
@@ -127,6 +127,10 @@ def _call_key(tape: Tape, function: Any, args: tuple[Any, ...], options: dict[st
 
 def _is_traced(tape: Tape, args: tuple[Any, ...]) -> bool:
     return any(type(arg) is Tracer and arg.tape is tape for arg in args)
+
+
+def _holds_tracer(sequence: Sequence[Any]) -> bool:
+    return any(type(each) is Tracer or (type(each) in SEQUENCES and _holds_tracer(each)) for each in sequence)
 
 
 _BOUNDS = frozenset({int, type(None)})

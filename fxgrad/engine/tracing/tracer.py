@@ -127,6 +127,10 @@ class Tracer:
         """Refused: the result would be cut off from the derivative."""
         raise _unsupported_error(self, "x.tolist()", "list(x) gives a list of traced rows")
 
+    def as_integer_ratio(self) -> Any:
+        """Refused, as `tolist`; Python's `statistics` and `Fraction` ask for it."""
+        raise _unsupported_error(self, "x.as_integer_ratio()", "Leave it out: x itself can be used in arithmetic")
+
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise _unsupported_error(self, "np.asarray(x)",
                                  "Call a function that fxgrad.numpy has; np.<function>(x) then works too")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import statistics
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ import fxgrad
 import fxgrad.extend
 from fxgrad import lax
 from fxgrad.engine.executors import failures
+from fxgrad.engine.user_lines import is_user_file
 
 HERE, LIBRARY = __file__, os.path.dirname(fxgrad.__file__)
 X = np.array([0.5, -1.0, 2.0], "float32")
@@ -193,3 +195,11 @@ def test_errors_of_callbacks_are_told_apart() -> None:
     other = jax.errors.JaxRuntimeError("INTERNAL: something else")
     assert failures.translate_error(other) is other
     assert failures.translate_error(jax.errors.JaxRuntimeError("ValueError: two")) is second
+
+
+def test_installed_packages_and_pythons_modules_are_not_the_users() -> None:
+    """Debian and Colab install into dist-packages."""
+    installed = ["/usr/lib/python3/dist-packages/numpy/linalg/_linalg.py", statistics.__file__, np.__file__,
+                 "/usr/local/lib/python3.12/dist-packages/jax/_src/core.py", lax.__file__]
+    assert [file for file in installed if is_user_file(file)] == []
+    assert [file for file in (HERE, "<stdin>", "/home/me/model.py") if not is_user_file(file)] == []

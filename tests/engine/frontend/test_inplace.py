@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -234,3 +234,105 @@ def test_shuffling() -> None:
 
 def test_sort_with_its_result_used_is_a_copy() -> None:
     np.testing.assert_array_equal(grad(lambda x: np.sum(x.sort()[:1]))(np.array([2.0, 1.0])), [0.0, 1.0])
+
+
+NUMBERS = {
+    "sum": "data.sum()", "np.sum": "np.sum(data)", "mean": "np.mean(data)", "minus": "-data.sum()",
+    "product": "data @ data", "ufunc": "np.sqrt(data.max())", "power": "data.sum() ** 2", "absolute": "abs(data.min())",
+    "rounded": "round(data.sum(), 1)", "reduce": "np.add.reduce(data)", "nanmean": "np.nanmean(data)",
+    "median": "np.median(data)", "clip": "np.clip(data.sum(), 0, 1)", "astype": "data.sum().astype('float64')",
+    "element": "data[0]", "of a part": "data[1:].sum() * 2", "count": "np.sum(data > 0)", "argmax": "np.argmax(data)",
+}
+
+
+@pytest.mark.parametrize("change", ["s += 1.0", "s *= w", "s /= 2", "s -= data[1]", "s **= 2"])
+def test_numbers_computed_from_data_are_rebound_as_numpys_scalars(change: str) -> None:
+    """Arguments that are neither differentiated nor mapped are arrays, and so are numbers computed from them."""
+    data, wrong = np.array([0.5, -0.2, 0.1]), []
+    for name, number in NUMBERS.items():
+        scope: dict[str, Any] = {"np": np}
+        exec(f"def f(w, data):\n    s = {number}\n    old, kept = s, [s]\n    {change}\n"
+             "    return (s + 2 * old - kept[0]) * w", scope)
+        f = scope["f"]
+        expected = f(1.5, data)
+        for way, found in {"grad": value_and_grad(f)(1.5, data)[0],
+                           "vmap": vmap(f, (0, None))(np.array([1.5]), data)[0],
+                           "Array": f(1.5, fxgrad.numpy.asarray(data))}.items():
+            if not np.allclose(found, expected, rtol=1e-6):
+                wrong.append((name, way, found, expected))
+    assert not wrong
+
+
+def test_arrays_of_callers_change_as_in_numpy_and_numbers_are_keys() -> None:
+    def f(w, number, row):
+        number += 1.0
+        view = row[0, ...]
+        view += 1.0
+        return {row.sum(): w}[row.sum()] * number * row[0]
+
+    def called(function):
+        number, row = np.array(2.0), np.array([3.0, 4.0])
+        return function(1.5, number, row), number, row
+
+    (value, slope), *changed = called(value_and_grad(f))
+    expected, *others = called(f)
+    assert value == expected
+    assert slope == 12.0
+    for one, other in zip(changed, others, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_sequences_times_an_integer_from_data_are_repeated() -> None:
+    sizes = np.array([2, 3])
+    bodies = [lambda n: [1.0, 2.0] * n[0], lambda n: n[0] * (1.0,), lambda n: "ab" * n[0], lambda n: b"a" * n.sum(),
+              lambda n: [[None] * n[0] for _ in range(n[1])], lambda n: [0] * -n[0], lambda n: n * [1.0, 2.0],
+              lambda n: [1, 2] * n, lambda n: n[0, ...] * [1.0, 2.0]]
+    for body in bodies:
+        for way in (lambda f: grad(f)(1.0, sizes), lambda f: vmap(f, (0, None))(np.ones(1), sizes)):
+            made = []
+
+            def f(w, n, body=body, made=made):
+                made.append(body(n))
+                return w * 1.0
+
+            way(f)
+            expected = body(sizes)
+            assert np.shape(made[0]) == np.shape(expected)
+            assert np.all(made[0] == expected) if isinstance(expected, np.ndarray) else made[0] == expected
+
+
+FILLED = {
+    "second name": "y = np.zeros_like(x)\nz = y\ny += 1.0\nreturn np.sum(x * z)",
+    "row": "y = np.zeros_like(x)\nrow = y[0]\nrow += 1.0\nreturn np.sum(x * y)",
+    "rows of a loop": "y = np.ones_like(x)\nfor row in y:\n    row *= 2.0\nreturn np.sum(x * y)",
+    "element": "y = np.full_like(x, 2.0)\ny[0, 1] = 5.0\ny.T[0] += 1.0\nreturn np.sum(x * y)",
+    "result of an operator": "y = np.ones_like(x) * 3\nz = y.ravel()\nz += 1\nreturn np.sum(x * y)",
+    "sum of traced arrays": "y = np.zeros_like(x)\nfor _ in range(3):\n    y += x\n    y *= x\nreturn np.sum(y)",
+    "sum in an item": "d = {'y': np.zeros_like(x)}\nd['y'] += x\nd['y'] -= x * x\nreturn np.sum(d['y'])",
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_arrays_that_numpy_makes_like_traced_ones_change_as_in_numpy(name: str) -> None:
+    scope: dict[str, Any] = {"np": np}
+    exec("def f(x):\n    " + FILLED[name].replace("\n", "\n    "), scope)
+    f = scope["f"]
+    assert np.isclose(value_and_grad(f)(X)[0], f(X))
+    assert np.isclose(vmap(f)(X[None])[0], f(X))
+
+
+def test_sums_of_traced_values_in_known_arrays_have_their_dtype_and_are_refused_if_others_see_them() -> None:
+    def summed(w: Any, data: Any, shared: bool = False) -> Any:
+        y = np.zeros_like(data)
+        held = [y] if shared else []
+        y += w * data.astype("float64")
+        return np.sum(y) + len(held), y.dtype == data.dtype
+
+    data = np.float32([0.5, 1.5])
+    slope, same = grad(summed, has_aux=True)(2.0, data.view(fxgrad.Array))
+    assert slope == 2.0
+    assert same
+    with pytest.raises(MutationError):
+        grad(lambda w, x: summed(w, x, True)[0])(2.0, data.view(fxgrad.Array))
+    with pytest.raises(MutationError):
+        grad(lambda w, x: np.sum(operator.iadd(x, w)))(2.0, np.ones(2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from typing import Any
 
 import jax.numpy as jnp
@@ -240,11 +241,14 @@ def test_windows_of_numpy_are_recorded() -> None:
 @pytest.mark.parametrize(("function", "done", "instead"), [
     (lambda x: np.ascontiguousarray(x), "np.ascontiguousarray(x)", "Write fxgrad.numpy.asarray(x)"),
     (lambda x: np.require(x, dtype=float), "np.require(x, dtype=float)", "Write fxgrad.numpy.asarray(x)"),
-    (lambda x: np.ndenumerate(x), "np.ndenumerate(x)", "fxgrad.numpy lists what takes traced arrays"),
+    (lambda x: np.ndenumerate(x), "np.ndenumerate(x)", "Write ((i, x[i]) for i in np.ndindex(x.shape))"),
+    (lambda x: np.nditer(x), "np.nditer(x)", "Write x.ravel()"),
     (lambda x: np.ma.masked_array(x), "np.ma.masked_array(x)", "fxgrad.numpy lists what takes traced arrays"),
-    # The coefficients of this one come second, the lowest first: fxgrad.numpy.polyval means something else.
+    # The coefficients of this one come second, the lowest first.
     (lambda x: np.polynomial.polynomial.polyval(2.0, x), "np.polynomial.polynomial.polyval(2.0, x)",
-     "fxgrad.numpy lists what takes traced arrays"),
+     "Write fxgrad.numpy.polyval(x[::-1], 2.0)"),
+    (lambda x: np.polynomial.polynomial.polyval(2.0, x, tensor=False),
+     "np.polynomial.polynomial.polyval(2.0, x, tensor=False)", "fxgrad.numpy lists what takes traced arrays"),
     (lambda x: np.vectorize(abs)(x), "np.vectorize(abs)(x)", "Write fxgrad.numpy.vectorize(abs)(...)"),
     (lambda x: np.float32(x), "np.float32(x)", "Write x.astype('float32')"),
     (lambda x: np.array([x, x]), "np.array([x, x])", "Write fxgrad.numpy.array([x, x])"),
@@ -254,14 +258,59 @@ def test_windows_of_numpy_are_recorded() -> None:
     (lambda x: math.log(x, 2.0), "math.log(x, 2.0)", "Write fxgrad.numpy.log(x) / fxgrad.numpy.log(2.0)"),
     (lambda x: math.remainder(x, 2.0 + 1.0), "math.remainder(x, 2.0 + 1.0)",
      "Write x - (2.0 + 1.0) * fxgrad.numpy.round(x / (2.0 + 1.0))"),
-    (lambda x: math.isclose(x, 2.0), "math.isclose(x, 2.0)", "fxgrad.numpy lists what takes traced arrays"),
-    (lambda x: math.hypot(x, x, x), "math.hypot(x, x, x)", "fxgrad.numpy lists what takes traced arrays"),
+    (lambda x: math.isclose(x, 2.0), "math.isclose(x, 2.0)",
+     "Write abs(x - 2.0) <= 1e-09 * fxgrad.numpy.maximum(abs(x), abs(2.0))"),
+    (lambda x: math.isclose(x, 2.0, abs_tol=1.0), "math.isclose(x, 2.0, abs_tol=1.0)",
+     "fxgrad.numpy lists what takes traced arrays"),
+    (lambda x: math.hypot(x, x, x), "math.hypot(x, x, x)",
+     "Write fxgrad.numpy.linalg.norm(fxgrad.numpy.array([x, x, x]))"),
+    (lambda x: math.hypot(x, x, x, x), "math.hypot(x, x, x, x)", "fxgrad.numpy lists what takes traced arrays"),
 ])
 def test_conversions_name_the_call_and_only_what_means_the_same(function: Any, done: str, instead: str) -> None:
     with pytest.raises(ArrayConversionError) as error:
         fxgrad.jit(function)(np.ones(3))
     assert str(error.value).startswith(f"{done} would make numbers of a traced array (f64[3]) and cut it off from the "
                                        f"derivative without a word. {instead}. (stop_gradient(x) cuts on purpose")
+
+
+def test_what_hints_say_to_write_gives_the_same() -> None:
+    x, y = np.array([0.5, -1.0, 2.0]), np.array([1.0, 2.0, -0.5])
+
+    def written(x: Any, y: Any) -> Any:
+        return (fnp.polyval(x[::-1], 2.0) + fnp.linalg.norm(fnp.subtract(x, y))
+                + sum(i[0] * each for i, each in ((i, x[i]) for i in np.ndindex(x.shape))) + sum(iter(x.ravel()))
+                + fnp.linalg.norm(fnp.array([x[0], x[1], x[2]])))
+
+    expected = (np.polynomial.polynomial.polyval(2.0, x) + math.dist(x, y) + 3.0 + x.sum() + math.hypot(*x))
+    np.testing.assert_allclose(written(x, y), expected, rtol=1e-12)
+    check_grads(written, (x, y))
+    for a, b in ((1.0, 1.0), (1.0, 1.0 + 9e-10), (1.0, 1.0 + 2e-9), (0.0, 1e-12), (-1.0, 1.0)):
+        assert bool(abs(a - b) <= 1e-09 * fnp.maximum(abs(a), abs(b))) == math.isclose(a, b)
+    with pytest.raises(ArrayConversionError) as error:
+        fxgrad.grad(lambda x: math.dist(x, y))(x)
+    assert str(error.value).split(". (stop_gradient")[0].endswith(
+        "Write fxgrad.numpy.linalg.norm(fxgrad.numpy.subtract(x, y))")
+
+
+def test_functions_of_statistics_name_the_users_call() -> None:
+    cases: dict[str, tuple[Any, Any]] = {
+        "mean(x)": (lambda x: statistics.mean(x), fnp.mean), "fmean(x)": (lambda x: statistics.fmean(x), fnp.mean),
+        "pvariance(x)": (lambda x: statistics.pvariance(x), fnp.var),
+        "variance(x)": (lambda x: statistics.variance(x), lambda x: fnp.var(x, ddof=1)),
+        "pstdev(x)": (lambda x: statistics.pstdev(x), fnp.std),
+        "stdev(x)": (lambda x: statistics.stdev(x), lambda x: fnp.std(x, ddof=1))}
+    instead = ["mean(x)", "mean(x)", "var(x)", "var(x, ddof=1)", "std(x)", "std(x, ddof=1)"]
+    for (call, (function, own)), written in zip(cases.items(), instead, strict=True):
+        for way in (fxgrad.grad, fxgrad.jit):
+            with pytest.raises(ArrayConversionError) as error:
+                way(function)(np.arange(3.0))
+            assert str(error.value).split(". (stop_gradient")[0] == (
+                f"statistics.{call} would make numbers of a traced array (f64[]) and cut it off from the derivative "
+                f"without a word. Write fxgrad.numpy.{written}")
+            assert "test_protocol.py" in str(error.value).split("\n")[-1]
+        np.testing.assert_allclose(own(np.array([1.0, 2.5, 7.0])), function([1.0, 2.5, 7.0]), rtol=1e-12)
+    with pytest.raises(ArrayConversionError, match=r"x\.as_integer_ratio\(\) would make numbers"):
+        fxgrad.grad(lambda x: x.as_integer_ratio()[0])(2.0)
 
 
 def test_arrays_of_jax_indexed_by_traced_arrays() -> None:

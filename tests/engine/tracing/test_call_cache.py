@@ -68,6 +68,21 @@ def test_wide_integers_are_not_narrowed() -> None:
     assert [int(f(k)) for k in (3, 2**40, 5, 2**41)] == [3, 2**40, 5, 2**41]
 
 
+def test_lists_of_numbers_beside_known_arrays_stay_known() -> None:
+    """A list may hold tracers; one of numbers makes nothing traced, on either side of an array."""
+    def f(w: Any, x: Any, n: Any) -> Any:
+        known = [1.0, 2.0] @ x + float(np.sum(([2.0, 3.0] * x ** 0 + x) * [[1.0], [2.0]]) - ([2.0, 3.0] * x)[0])
+        return w * known * len(range(([1, 2] * n)[1])) if known > 0 else w
+
+    x, n = np.array([0.5, 1.5]), np.array([2, 3])
+    expected = (3.5 + 3 * 7.0 - 1.0) * 6
+    assert fxgrad.grad(f)(2.0, x, n) == expected
+    np.testing.assert_array_equal(fxgrad.vmap(f, (0, None, None))(np.array([1.0, 2.0]), x, n),
+                                  [expected, 2 * expected])
+    doubled = fxgrad.vmap(lambda w: fnp.add([w, [1.0, w][1]], x))(np.array([1.0, 2.0]))  # those with tracers
+    np.testing.assert_array_equal(doubled, [[1.5, 2.5], [2.5, 3.5]])
+
+
 @pytest.mark.usefixtures("fresh_tables")
 def test_what_a_value_decided_is_not_replayed() -> None:
     choose, calls = counted(lambda x: x * 2.0 if x > 0 else x * 3.0)
