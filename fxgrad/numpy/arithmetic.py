@@ -66,7 +66,10 @@ def _numbers(x: Any, y: Any) -> list[Any]:
 
 def _sign_if_known(y: Any) -> int:
     """Return 1 or -1 if `y` is a known number above or below 0, and 0 in all other cases."""
-    return int(y > 0) - int(y < 0) if type(y) in PYTHON_SCALARS or isinstance(y, np.generic) else 0
+    if not (type(y) in PYTHON_SCALARS or isinstance(y, np.generic)) or dtypes.is_complex(aval_of(y).dtype):
+        return 0
+    number = float(y)  # comparisons of NaN in bfloat16 warn
+    return int(number > 0) - int(number < 0)
 
 
 def _nonzero(y: Any) -> Any:
