@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections import Counter
@@ -182,19 +183,27 @@ class Call(NamedTuple):
 
 def _calls(items: Sequence[Item]) -> list[Call]:
     """What to compile: batches of a function are turns of one loop, so that the function is compiled once for all."""
-    calls, loops = [], {}
+    calls = [Call(item.theirs, item.args, [place]) for place, item in enumerate(items) if item.batch is None]
+    loops: dict[Callable[..., Any], list[int]] = {}
     for place, item in enumerate(items):
-        if item.batch is None:
-            calls.append(Call(item.theirs, item.args, [place]))
-        else:
+        if item.batch is not None:
             loops.setdefault(item.batch.function, []).append(place)
     for function, places in loops.items():
-        columns = zip(*[[arg[entry] if axis == 0 else arg for axis, arg in zip(items[place].batch.axes,
-                                                                               items[place].args, strict=True)]
-                        for place in places for entry in range(2)], strict=True)
-        calls.append(Call(lambda *columns, function=function: jax.lax.map(lambda entry: leaves(function(*entry)),
-                                                                          columns), [*map(np.stack, columns)], places))
+        entries = [entry for place in places for entry in _entries(items[place])]
+        columns = [np.stack(each) for each in zip(*entries, strict=True)]
+        calls.append(Call(functools.partial(_in_turns, function), columns, places))
     return calls
+
+
+def _in_turns(function: Callable[..., Any], *columns: Any) -> Any:
+    return jax.lax.map(lambda entry: leaves(function(*entry)), columns)
+
+
+def _entries(item: Item) -> list[list[Any]]:
+    """The arguments of each entry of a batch."""
+    assert item.batch is not None
+    given = [*zip(item.batch.axes, item.args, strict=True)]
+    return [[arg if axis is None else arg[number] for axis, arg in given] for number in range(2)]
 
 
 def _computed(items: Sequence[Item]) -> list[Any]:
