@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections import Counter
@@ -25,8 +26,18 @@ FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes"
 ABLE = {"xla_cpu_use_fusion_emitters": True} if "fusion_emitters=false" in os.environ.get("XLA_FLAGS", "") else {}
 
 
+class Batch(NamedTuple):
+    """A batch of two entries: of which function of jax's, and the axes of its arguments, 0 or None."""
+
+    function: Callable[..., Any]
+    axes: Sequence[int | None]
+
+
 class Item(NamedTuple):
-    """One thing to compute with both libraries: what it is called, jax's function, fxgrad's, and their arguments."""
+    """One thing to compute with both libraries: what it is called, jax's function, fxgrad's, and their arguments.
+
+    Where it is a `batch`, jax's results are those of its entries.
+    """
 
     label: str
     aspect: str
@@ -35,6 +46,7 @@ class Item(NamedTuple):
     args: Sequence[Any]
     tolerance: float
     x64: bool
+    batch: Batch | None = None
 
 
 class Problem(NamedTuple):
@@ -90,12 +102,11 @@ def derived_items(library: str, name: str, case: Case, bridge: Bridge | None = N
     if places and "derivatives" not in case.without:
         items += derivative_items(label, f, g, args, places, case.tolerance, x64)
     if args and "vmap" not in case.without:
-        items.append(Item(label, "vmap", jax.vmap(f), fxgrad.vmap(g), [*map(varied, args)], case.tolerance,
-                          x64))
-        if len(args) > 1:
-            axes = (0, *[None] * (len(args) - 1))
-            items.append(Item(label, "vmap", jax.vmap(f, axes), fxgrad.vmap(g, axes), [varied(args[0]), *args[1:]],
-                              case.tolerance, x64))
+        of_all, of_first = [0] * len(args), [0, *[None] * (len(args) - 1)]
+        for axes in [of_all, of_first][:len(args)]:
+            batch = [arg if axis is None else varied(arg) for axis, arg in zip(axes, args, strict=True)]
+            items.append(Item(label, "vmap", jax.vmap(f, axes), fxgrad.vmap(g, axes), batch, case.tolerance, x64,
+                              Batch(f, axes)))
     return items
 
 
@@ -162,28 +173,69 @@ def refusal(item: Item) -> Exception | None:
     return None
 
 
+class Call(NamedTuple):
+    """A call that is compiled, and the places of the items that have its results."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    places: list[int]
+
+
+def _calls(items: Sequence[Item]) -> list[Call]:
+    """What to compile: batches of a function are turns of one loop, so that the function is compiled once for all."""
+    calls = [Call(item.theirs, item.args, [place]) for place, item in enumerate(items) if item.batch is None]
+    loops: dict[Callable[..., Any], list[int]] = {}
+    for place, item in enumerate(items):
+        if item.batch is not None:
+            loops.setdefault(item.batch.function, []).append(place)
+    for function, places in loops.items():
+        entries = [entry for place in places for entry in _entries(items[place])]
+        columns = [np.stack(each) for each in zip(*entries, strict=True)]
+        calls.append(Call(functools.partial(_in_turns, function), columns, places))
+    return calls
+
+
+def _in_turns(function: Callable[..., Any], *columns: Any) -> Any:
+    return jax.lax.map(lambda entry: leaves(function(*entry)), columns)
+
+
+def _entries(item: Item) -> list[list[Any]]:
+    """The arguments of each entry of a batch."""
+    assert item.batch is not None
+    given = [*zip(item.batch.axes, item.args, strict=True)]
+    return [[arg if axis is None else arg[number] for axis, arg in given] for number in range(2)]
+
+
 def _computed(items: Sequence[Item]) -> list[Any]:
     """Some of what jax traces it cannot compile: then one half is tried, and the other."""
     refusals: dict[int, Exception] = {}
+    calls = _calls(items)
+    arrays = {id(arg): arg for call in calls for arg in call.args}  # once each: equal work on them is done once
 
-    def everything(groups: Sequence[Sequence[Any]]) -> list[Any]:
-        results: list[Any] = [[] for _ in items]
-        for place, (item, group) in enumerate(zip(items, groups, strict=True)):
+    def everything(arrays: dict[int, Any]) -> list[Any]:
+        results: list[Any] = [[] for _ in calls]
+        for place, call in enumerate(calls):
             try:
-                results[place] = leaves(item.theirs(*group))
+                results[place] = leaves(call.function(*[arrays[id(arg)] for arg in call.args]))
             except Exception as error:  # noqa: BLE001  (jax refuses in many ways)
                 refusals[place] = error.with_traceback(None)  # which would keep the trace alive
         return results
 
     try:
         options: Any = {**FAST, **(ABLE if len(items) == 1 else {})}
-        computed = jax.jit(everything, compiler_options=options)([item.args for item in items])
+        computed = jax.jit(everything, compiler_options=options)(arrays)
     except Exception as error:  # noqa: BLE001  (jax refuses in many ways)
         if len(items) == 1:
             return [error]
         half = len(items) // 2
         return _computed(items[:half]) + _computed(items[half:])
-    return [refusals.get(place, [*map(to_numpy, result)]) for place, result in enumerate(computed)]
+    results: dict[int, Any] = {}
+    for number, (call, result) in enumerate(zip(calls, computed, strict=True)):
+        found = [*map(to_numpy, result)]
+        for turn, place in enumerate(call.places):
+            results[place] = refusals.get(number, found if items[place].batch is None else [
+                each[2 * turn:2 * turn + 2] for each in found])
+    return [results[place] for place in range(len(items))]
 
 
 def problem_with(item: Item, wanted: Sequence[Any], found: Sequence[Any], x64: bool) -> Problem | None:

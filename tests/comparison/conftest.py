@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import jax
 import pytest
 
 import fxgrad
@@ -12,12 +11,8 @@ from tests.support.kinds import read_by_neighbourhood
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _frames_unread() -> Iterator[None]:
-    """Has jax leave the frames of its errors alone, of which thousands are raised here: only their kinds are read."""
-    before = jax.config.jax_traceback_filtering
-    jax.config.update("jax_traceback_filtering", "off")
-    yield
-    jax.config.update("jax_traceback_filtering", before)
+def _frames_unread(frames_unread: None) -> None:
+    """Here thousands of errors are raised."""
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 from tests.comparison import runs
 from tests.comparison.arguments import A, Case
 from tests.comparison.cases import CASES, jax_alone
-from tests.comparison.checks import Answers, Item, Problem, compare, value_items
+from tests.comparison.checks import Answers, Item, Problem, compare, derived_items, value_items
 from tests.comparison.exceptions import DIFFERENT, WITHOUT_CASE
 from tests.comparison.libraries import LIBRARIES, functions, importable
 from tests.support.origins import bridge
@@ -119,3 +120,9 @@ def test_differences_are_seen() -> None:
     assert "ZeroDivisionError" in wrong(item, lambda f: lambda x: f(x) / (1 // 0))[0]
     narrow, = value_items("numpy", "sin", Case(A(2, 3), dtypes=("float64",)), ("float64",))
     assert "where" in wrong(narrow, lambda f: lambda x: f(x) + 1e-7)[0]
+    derived = derived_items("numpy", "arctan2", Case(A(2, 3), A(3, low=0.5)))
+    assert [each.aspect for each in derived] == ["jvp", "vjp", "vmap", "vmap"]
+    assert not compare(derived)
+    changed = [each._replace(ours=lambda *args, f=each.ours: jax.tree.map(lambda x: x * (1 + 1e-10), f(*args)))
+               for each in derived]
+    assert [problem.aspect for problem in compare(changed)] == ["jvp", "vjp", "vmap", "vmap"]

@@ -130,12 +130,14 @@ def all_disagreements(module: str, calls: Sequence[Sequence[str]]) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("frames_unread")
 @pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_types_agree_for_most_kinds(module: str) -> None:
     assert all_disagreements(module, [*ONE, *TWO[::7], *THREE[::60]]) == []
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("frames_unread")
 @pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_types_agree_for_all_kinds(module: str) -> None:
     assert all_disagreements(module, [*ONE, *TWO, *THREE[::5]]) == []

@@ -5,6 +5,7 @@ A loss is written once, over a namespace: of NumPy, or of mpmath, as the naive f
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -220,8 +221,17 @@ def _exact(x: Any) -> Any:
 
 def _exactly(loss: Loss, row: Sequence[Any], digits: int) -> Any:
     with mpmath.workdps(digits):
+        given = [np.frompyfunc(_exact, 1, 1)(each) for each in row]
+    return _computed(loss, tuple(tuple(each) if np.ndim(each) else each for each in given), digits)
+
+
+@functools.lru_cache(maxsize=20_000)
+def _computed(loss: Loss, row: Sequence[Any], digits: int) -> Any:
+    """Return the value with so many digits, once for a point that slopes, neighbours and other dtypes need again."""
+    with mpmath.workdps(digits):
         try:
-            return loss.function(ExactNames, *(np.frompyfunc(_exact, 1, 1)(each) for each in row))
+            return loss.function(ExactNames, *(np.array(each, object) if isinstance(each, tuple) else each
+                                               for each in row))
         except (ValueError, ZeroDivisionError, OverflowError, TypeError):
             return None
 

@@ -112,7 +112,7 @@ def product(small: bool) -> Peers:
         _, curved = jax.jvp(jax.grad(lambda z: models.cross_entropy(JAX, z, labels)), (outputs,), (moved,))
         return jax.vjp(lambda params: logits(JAX, params, x), params)[1](curved)[0]
 
-    return both(ours, theirs, (params, vector, x))
+    return both(ours, theirs, (params, vector, x), small)
 
 
 WORKLOADS = [Workload(f"curvature: norms, {name}", f"Norms of the gradients of examples of a {name}",

@@ -75,13 +75,21 @@ def gradient_of_blocks(count: int) -> Callable[[], Any]:
     return lambda: jax.block_until_ready(gradient(*args))
 
 
+@functools.cache
+def folder() -> str:
+    """Return a folder that is there until this process ends."""
+    path = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
 class Process:
     """A process that imports all, and makes its first call, of that gradient, when it is told to.
 
     The executable is in the folder `store`, or goes there.
     """
 
-    def __init__(self, count: int, folder: str, store: str) -> None:
+    def __init__(self, count: int, store: str) -> None:
         script = (f"from benchmarks.first_calls import gradient_of_blocks; call = gradient_of_blocks({count}); "
                   "print(flush=True); input(); call(); print(flush=True)")
         root = Path(__file__).resolve().parents[2]
@@ -90,7 +98,7 @@ class Process:
         self._process = subprocess.Popen(
             [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={
                 **environment, "FXGRAD_EXECUTABLE_STORE": store, "FXGRAD_CHECK": "0",
-                "PYTHONPYCACHEPREFIX": os.path.join(folder, "bytecode"),
+                "PYTHONPYCACHEPREFIX": os.path.join(folder(), "bytecode"),
                 "PYTHONPATH": os.pathsep.join([str(root), str(root / "tools")])})
 
     def wait(self) -> None:
@@ -116,13 +124,11 @@ def processes(whole: bool, small: bool) -> Peers:
 
     Timed until the first result: as a `whole` with what they import, or from the call on.
     """
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    store = os.path.join(folder, "store")
+    store = tempfile.mkdtemp(dir=folder())
     running: list[Process] = []
 
     def begin(path: str) -> None:
-        running.append(Process(2 if small else 24, folder, path))
+        running.append(Process(2 if small else 24, path))
         running[-1].wait()
 
     def end() -> None:
@@ -137,7 +143,7 @@ def processes(whole: bool, small: bool) -> Peers:
 
     begin(store)
     running[-1].call()
-    return {"fxgrad": peer(lambda: store), "the first process": peer(lambda: tempfile.mkdtemp(dir=folder))}
+    return {"fxgrad": peer(lambda: store), "the first process": peer(lambda: tempfile.mkdtemp(dir=folder()))}
 
 
 def of_problem(name: str) -> Workload:

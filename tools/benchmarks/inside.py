@@ -45,7 +45,7 @@ def captured(small: bool) -> Peers:
     def ours(weights: Any, x: Any) -> Any:
         result, values = found(weights, x)
         return result, [*values.values()]
-    return both(ours, functools.partial(network, JAX), arguments(small))
+    return both(ours, functools.partial(network, JAX), arguments(small), small)
 
 
 def gradient(small: bool) -> Peers:
@@ -60,7 +60,7 @@ def gradient(small: bool) -> Peers:
                 y = y + jnp.tanh(y @ w)
             return jnp.mean(y ** 2)
         return jax.grad(tail)(jnp.tanh(x @ weights[1]))
-    return both(fxgrad.grad(loss, wrt="h#1"), theirs, arguments(small))
+    return both(fxgrad.grad(loss, wrt="h#1"), theirs, arguments(small), small)
 
 
 def watched(small: bool) -> Peers:

@@ -240,15 +240,21 @@ def lowered(name: str, make: Callable[[], Any], args: tuple[Any, ...]) -> Any:
         fxgrad.config.update("roll_repeats", True)
 
 
-def of_calls(name: str, depth: int, gradient: bool, small: bool) -> Peers:
-    """Calls of compiled functions."""
+@functools.lru_cache(maxsize=2)
+def compiled_calls(name: str, depth: int, gradient: bool) -> Peers:
+    """Calls of compiled functions; the last two are kept, for in tests the next depth has the same ones."""
     peers: Peers = {}
-    for peer, (make, args) in functions(CASES[name], 3 if small else depth, gradient).items():
+    for peer, (make, args) in functions(CASES[name], depth, gradient).items():
         if peer != ONE:
             stage = lowered(peer, make, args).compile()
             peers[peer] = Peer(functools.partial(_run, stage, args), functools.partial(_comparable, name),
                                memory=stage.memory_analysis().temp_size_in_bytes)
     return peers
+
+
+def of_calls(name: str, depth: int, gradient: bool, small: bool) -> Peers:
+    """Calls of compiled functions, of three copies in tests."""
+    return compiled_calls(name, 3 if small else depth, gradient)
 
 
 def _run(stage: Any, args: tuple[Any, ...]) -> Any:

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.sparse import BCOO
+from scipy.sparse import coo_matrix
 
 import fxgrad
 import fxgrad.numpy as fnp
@@ -331,7 +333,12 @@ def peers_of(kind: str, problem: Problem, small: bool) -> Peers:
         return call
 
     def dense(result: Any) -> Any:
-        return result[1].todense() if x.size < 100 else result[1] @ given
+        matrix = result[1]
+        if x.size >= 100:
+            return matrix @ given
+        if isinstance(matrix, BCOO):  # whose own `todense` XLA compiles anew after each `forget`
+            matrix = coo_matrix((np.asarray(matrix.data), np.asarray(matrix.indices).T), matrix.shape)
+        return matrix.todense()
 
     def unjitted() -> Any:
         matrix = getattr(fxgrad, kind)(lambda x: problem.function(fnp, x), sparse=True)

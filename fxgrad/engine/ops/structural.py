@@ -144,7 +144,12 @@ reshape_p = linear_unary(
 
 @snippets.register(reshape_p)
 def _reshape_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | None:
-    return Snippet(f"{{0}}.reshape({params['shape']})", owned=False) if avals[0].shape else None
+    shape = params["shape"]
+    if avals[0].shape:
+        return Snippet(f"{{0}}.reshape({shape})", owned=False)
+    # `np.reshape` tries the method of NumPy's scalars first, and takes 1.6 µs; this takes 0.3.
+    return Snippet(f"array({{0}}, ndmin={len(shape)})", {"array": np.array}, row_major=True) if (
+        shape and all(extent == 1 for extent in shape)) else None
 
 
 def reshape(x: Any, shape: Shape) -> Any:

@@ -9,6 +9,7 @@ import tracemalloc
 import warnings
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -22,6 +23,7 @@ from fxgrad.engine.ops.arithmetic import neg_p
 from fxgrad.engine.ops.comparison import not_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.snippets import snippet_of
+from fxgrad.engine.ops.structural import reshape_p
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import UNSHARED, trace_at
 from tests.samples import all_samples
@@ -129,6 +131,19 @@ def of_numbers(primitive) -> list[Program]:
 
 
 OF_NUMBERS = {primitive.name: programs for primitive in WITH_SNIPPETS if (programs := of_numbers(primitive))}
+
+
+@pytest.mark.parametrize("dtype", [*np.typecodes["AllInteger"], *"?efdFD", ml_dtypes.bfloat16, ml_dtypes.int4,
+                                   ml_dtypes.float8_e5m2, ml_dtypes.float4_e2m1fn])
+def test_reshaped_scalars_keep_their_dtype(dtype) -> None:
+    for shape in ((1,), (1, 1, 1)):
+        for x in (np.array(1, dtype), np.array(1, dtype)[()]):
+            call = snippet_of(reshape_p, [array_aval(x)], {"shape": shape})
+            found = eval(call.text.format("x"), {**call.objects, "x": x})
+            assert (found.dtype, found.shape) == (np.dtype(dtype), shape)
+            assert found.tobytes() == np.asarray(x).tobytes()
+            assert found.flags.c_contiguous
+            assert not np.shares_memory(found, x)
 
 
 def test_arithmetic_functions_and_comparisons_have_expressions_of_numbers() -> None:

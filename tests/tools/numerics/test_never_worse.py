@@ -128,8 +128,10 @@ def _problems(loss: Loss, dtype: Any) -> list[str]:
                                   place)
             for name, mine, others in (("", ours, ()), (", jitted", compiled_ours, compiled_theirs)):
                 of = error(mine[place], exact, dtype, loss.least, bool(others))
+                if of <= UNITS:
+                    continue
                 before = max([error(other[place], exact, dtype, loss.least, True) for other in others], default=0.0)
-                if of > UNITS and of > 2 * before + UNITS and of > 2 * allowed.worst() + UNITS:
+                if of > 2 * before + UNITS and of > 2 * allowed.worst() + UNITS:
                     problems.append(f"{dtype} {what}{name} at {row}: {mine[place]}, which is {of:.3g} units off; "
                                     f"written {naive}, {allowed.worst():.3g} units off")
     return problems
