@@ -83,8 +83,9 @@ class Dependence:
         return Dependence(ids.shape[:-1], self.width, terms, rest)
 
     def reshaped(self, shape: Sequence[int]) -> Dependence:
-        """Return the dependence of the array in another shape."""
-        return self.viewed(lambda index: index.reshape(*shape, index.shape[-1]))
+        """Return the dependence of the array in another shape, of which one size may be -1."""
+        sizes = np.empty(self.shape, bool).reshape(shape).shape  # indices of nothing do not tell what -1 is
+        return self.viewed(lambda index: index.reshape(*sizes, index.shape[-1]))
 
     def broadcast(self, shape: Shape) -> Dependence:
         """Return the dependence of the array broadcast as NumPy does."""

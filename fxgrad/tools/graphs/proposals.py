@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from fxgrad.extend import Program, primitives
+from fxgrad.extend import Program, primitives, require_program
 from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.tools.graphs.graph import Graph
 
@@ -51,7 +51,7 @@ def infer_roles(program: Program | Graph) -> Proposal:
     >>> found.labels, found.biases, found.pairs
     (('y',), ('b',), (('w1', 'x1'), ('w2', 'x2')))
     """
-    graph = program if isinstance(program, Graph) else Graph(program)
+    graph = program if isinstance(program, Graph) else Graph(require_program("infer_roles", program))
     labels, biases, weights, pairs = [], [], [], []
     reasons: dict[str, str] = {}
     arguments = {*graph.inputs}

@@ -274,3 +274,16 @@ def test_wrong_rules_of_users_are_refused(elements: Any, kind: Any, text: str) -
     with pytest.raises(kind) as caught:
         fxgrad.sparsity(lambda x: wrong(x, np.ones(4))[0])(np.ones(4)).jacobian  # noqa: B018
     assert str(caught.value).split("\n")[0] == text
+
+
+def test_a_loop_that_swaps_arrays_of_which_one_depends_on_nothing() -> None:
+    def swapped(x: Any, n: Any) -> Any:
+        u, v = np.zeros(6), np.zeros(6)
+        u[2] = x
+        for _ in range(n):
+            for i in range(1, 5):
+                v[i] = 0.5 * (u[i - 1] + u[i + 1])
+            u, v = v, u
+        return np.sum(u)
+    pattern = fxgrad.sparsity(fxgrad.python_control_flow(swapped))(1.3, 2)
+    assert pattern.jacobian.nnz == 1

@@ -255,8 +255,8 @@ def test_too_many_equations_are_refused_before_they_are_made() -> None:
         "scalarize: the program would have more than 5 equations; up to mul(f64[3], f64*[])")
 
 
-@pytest.mark.parametrize("function", [fxgrad.scalarize, fxgrad.inline, lambda f: fxgrad.replace_pattern(f, np.sin,
-                                                                                                        np.cos)])
+@pytest.mark.parametrize("function", [
+    fxgrad.scalarize, fxgrad.inline, fxgrad.infer_roles, lambda f: fxgrad.replace_pattern(f, np.sin, np.cos)])
 def test_functions_that_are_no_programs(function: Any) -> None:
     with pytest.raises(errors.ArgumentError, match=r" takes a program, got a function\. Write \w+\(fxgrad\.make_pro"):
         function(lambda x: x)
