@@ -89,8 +89,13 @@ def _remainder(x: Any, y: Any) -> Any:
     """Return the remainder with the sign of the divisor; 0 for integers divided by 0."""
     x, y = _numbers(x, y)
     y = _nonzero(y)
-    result = rem(x, y)
-    return result if dtypes.kind_of(aval_of(x).dtype) == "u" else where(_is_turned(result, y), add_(result, y), result)
+    result, kind = rem(x, y), dtypes.kind_of(aval_of(x).dtype)
+    if kind == "u":
+        return result
+    turned = _is_turned(result, y)
+    if kind == "i" and not _sign_if_known(y):  # a sum that is made only where signs differ does not overflow
+        return add_(result, where(turned, y, scalar_like(0, y)))
+    return where(turned, add_(result, y), result)
 
 
 def _floor_divide(x: Any, y: Any) -> Any:

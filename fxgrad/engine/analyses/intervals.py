@@ -22,7 +22,7 @@ from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Variable
 from fxgrad.engine.core.program_properties import definitions, memoize
 from fxgrad.engine.core.regions import Region
-from fxgrad.engine.ops import arithmetic, exponential, pointwise, reductions, select, structural
+from fxgrad.engine.ops import arithmetic, comparison, exponential, pointwise, reductions, select, structural
 from fxgrad.engine.ops.pointwise import acts_on_each
 
 _MOST_TURNS = 2 ** 56
@@ -87,6 +87,10 @@ def outputs_of(equation: Equation, inputs: Sequence[Interval], program: Program 
             return [each._replace(low=max(each.low, 0.9), high=max(each.high, 0.9)) for each in found]
         if program is None or known is None or len(found) != 1:
             return found
+        divisor = floored_divisor(equation, program)
+        if divisor is not None:  # the result is nearer to 0, and has the sign of the divisor
+            (low, high, *_), = operands_of([divisor], known)
+            return [_common(found[0], Interval(min(low + 1, 0), max(high - 1, 0), False))]
         found = _ordered(equation, found, program, known)
         return [in_cases(program, equation, inputs, found[0], known)] if in_parts else found
     if equation.regions:
@@ -116,6 +120,34 @@ def _is_above_one(equation: Equation, program: Program) -> bool:
         return False
     x, extreme = difference.inputs
     return _extreme_of(x, extreme, made) == (reductions.reduce_max_p, tuple(equation.params["axes"]))
+
+
+def floored_divisor(equation: Equation, program: Program) -> Atom | None:
+    """Return y where an operation makes the remainder of the sign of y, r + where((r != 0) & (r < 0 != y < 0), y, 0).
+
+    None if it does not. The sum does not overflow.
+    """
+    if equation.primitive is not pointwise.add_p or dtypes.kind_of(equation.outputs[0].aval.dtype) != "i":
+        return None
+    left, added = equation.inputs
+    made = definitions(program)
+    remainder, choice = _definition(left, made, arithmetic.rem_p), _definition(added, made, select.select_n_p)
+    if remainder is None or choice is None or len(choice.inputs) != 3 or not _is_zero(choice.inputs[1]):
+        return None
+    divisor = choice.inputs[2]
+    both = _definition(choice.inputs[0], made, comparison.and_p)
+    signs = _definition(both.inputs[1], made, comparison.ne_p) if both is not None else None
+    if both is None or signs is None or remainder.inputs[1] is not divisor:
+        return None
+    questions = ((both.inputs[0], comparison.ne_p, left), (signs.inputs[0], comparison.lt_p, left),
+                 (signs.inputs[1], comparison.lt_p, divisor))
+    asked = [_definition(atom, made, primitive) for atom, primitive, _ in questions]
+    return divisor if all(each is not None and each.inputs[0] is value and _is_zero(each.inputs[1])
+                          for each, (*_, value) in zip(asked, questions, strict=True)) else None
+
+
+def _is_zero(atom: Atom) -> bool:
+    return isinstance(atom, Literal) and atom.value == 0
 
 
 def _definition(atom: Atom, made: Mapping[Variable, Equation], primitive: Primitive) -> Equation | None:

@@ -22,6 +22,7 @@ from fxgrad.engine.analyses.intervals import (
     Intervals,
     Pairs,
     at_the_start,
+    floored_divisor,
     intervals_of,
     operands_of,
     outputs_of,
@@ -521,7 +522,8 @@ class _Checks:
             else "")
         given = operands_of(equation.inputs, known)
         rules = [rule for rule in check_rules.of(equation.primitive)
-                 if rule.kind in self._kinds and not rule.holds(equation, given)]
+                 if rule.kind in self._kinds and not rule.holds(equation, given)
+                 and not (rule.kind == "overflow" and floored_divisor(equation, program) is not None)]
         for rule in rules:
             if rule.kind == "sqrt" and equation.outputs[0] in made:
                 # The flag need not have it: the NaN that it makes is found.

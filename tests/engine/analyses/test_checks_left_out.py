@@ -71,7 +71,7 @@ def without_intervals(program: Program, quick: bool) -> Program:
             *program.inputs, *(var for equation in program.equations for var in equation.outputs)]}
     with mock.patch.multiple(
             automatic_checks, intervals_of=everywhere, outputs_of=of_any_value(0, "outputs"),
-            operands_of=lambda atoms, _: [any_value(atom.aval) for atom in atoms],
+            operands_of=lambda atoms, _: [any_value(atom.aval) for atom in atoms], floored_divisor=lambda *_: None,
             region_inputs=lambda equation, region, *_: [any_value(var.aval) for var in region.program.inputs]):
         # One more kind, so that derived programs are not those with intervals.
         return automatic_checks._Checks(frozenset([*KINDS, "without intervals"]), quick).of(

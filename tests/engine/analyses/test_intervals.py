@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,9 +15,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import lax
 from fxgrad.engine.analyses.interval_rules import interval_rules
-from fxgrad.engine.analyses.interval_values import Interval
 from fxgrad.engine.ops.arithmetic import nonzero_divisor
-from tests.engine.control_flow.test_common_algorithms import FUNCTIONS
 from tests.support.tiers import examples
 
 Function = Callable[..., Any]
@@ -543,20 +540,16 @@ def test_conditions_within_conditions_are_looked_at_where_they_stand() -> None:
                 assert low <= value <= high
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_bounds_of_a_hundred_and_fifty_functions_hold() -> None:
-    """Those that people write with loops and branches on values."""
-    broken, random = [], np.random.default_rng(0)
-    for function in FUNCTIONS:
-        results = fxgrad.bounds(fxgrad.python_control_flow(function))((0.5, 2.0), (0, 3)).results
-        found = jax.tree.leaves(results, is_leaf=lambda each: isinstance(each, Interval))
-        for x in (0.5, 2.0, *random.uniform(0.5, 2.0, 4)):
-            n = int(random.integers(4))
-            try:
-                values = fxgrad.tree.leaves(function(x, n))
-            except (ZeroDivisionError, IndexError):
-                continue  # as in Python; compiled code goes on
-            broken += [(function.__name__, x, n) for value, interval in zip(values, found, strict=True)
-                       if np.any(value < interval.low) or np.any(value > interval.high)]
-    assert broken == []
+
+def test_remainders_are_nearer_to_zero_than_their_divisors() -> None:
+    def ends(function: Function, *ranges: Any) -> tuple[float, float]:
+        found = fxgrad.bounds(function)(*ranges).results
+        return found.low, found.high
+    assert ends(lambda n: n % 3, (-100, 100)) == (0, 2)
+    assert ends(lambda n: n % -3, (-100, 100)) == (-2, 0)
+    assert ends(lambda n, k: n % k, (-100, 100), (1, 10)) == (0, 9)
+    assert ends(lambda n, k: n % k, (-100, 100), (-5, 10)) == (-4, 9)
+    assert ends(lambda n, k: lax.rem(n, k) + fnp.where(n > 0, k, 0), (-100, 100), (1, 10)) == (-9, 19)  # another sum
+    for n, k in itertools.product(range(-12, 13), [-3, -1, 1, 2, 7]):
+        low, high = ends(lambda n, k: n % k, (n, n), (k, k))
+        assert low <= n % k <= high

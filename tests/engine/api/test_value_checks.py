@@ -910,3 +910,12 @@ def test_operands_that_have_passed_a_check_of_nans_are_known() -> None:
             assert np.isnan(each(np.nan)) == (function is waves)
             with pytest.raises(CheckError, match=r"NaN made: sin\(-?inf\)"), np.errstate(invalid="ignore"):
                 each(np.inf)
+
+
+@pytest.mark.parametrize("mode", [lambda f: f, fxgrad.jit], ids=["un-jitted", "jitted"])
+@pytest.mark.parametrize("function", [lambda n, k: n % k, lambda n, k: n // k, lambda n, k: n % 7, lambda n, k: n // 7])
+def test_remainders_and_quotients_of_large_integers_do_not_overflow(function: Any, mode: Any) -> None:
+    least, most = -2 ** 63, 2 ** 63 - 1
+    checked = mode(fxgrad.checked(function, errors="overflow"))
+    for n, k in ((2 ** 62 + 5, most), (-2 ** 62 - 5, least), (most, most), (least, most), (most, least), (least, 7)):
+        assert checked(np.int64(n), np.int64(k)) == function(n, k)
