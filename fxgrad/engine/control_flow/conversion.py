@@ -17,13 +17,13 @@ from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
 from fxgrad.engine.tracebacks import shorten_traceback
 from fxgrad.engine.tracing.tape import current
-from fxgrad.engine.transparency.sources import FUTURE, nested_codes, syntax_tree
+from fxgrad.engine.transparency.sources import FUTURE, code_key, nested_codes, syntax_tree
 from fxgrad.engine.user_lines import at_user_line, file_name, function_name, is_user_file
 from fxgrad.engine.user_source import copy_tree
 from fxgrad.errors import ConcretizationError, ControlFlowError, UnsupportedError
 
 _conversions = Cache("converted control flow", 1024)
-"""The converted code of a code object, or the reason why there is none."""
+"""The converted code of a code object, or the reason why there is none; see `code_key`."""
 
 _operators: CellType = CellType()
 _SCOPES = {"locals", "vars", "eval", "exec", "globals"}
@@ -96,7 +96,7 @@ def _name_reason(error: Exception) -> None:
         return
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)
              if is_user_file(frame.f_code.co_filename)]
-    reason = _conversions.get(codes[-1]) if codes else None
+    reason = _conversions.get(code_key(codes[-1])) if codes else None
     if codes and OPERATORS in codes[-1].co_freevars:
         error.args = (str(error).replace(f" {COMPILED_CONTROL_FLOW}", ""),)
     if isinstance(reason, str):
@@ -126,12 +126,12 @@ def _bind(function: FunctionType, code: CodeType) -> FunctionType:
 
 def _conversion(function: FunctionType) -> CodeType | str:
     code = function.__code__
-    found: CodeType | str | None = _conversions.get(code)
+    found: CodeType | str | None = _conversions.get(code_key(code))
     if found is None:
-        found = _conversions.add(code, _convert(function))
+        found = _conversions.add(code_key(code), _convert(function))
         if isinstance(found, CodeType):  # functions defined inside of it are converted already
             for each in nested_codes(found):
-                _conversions.add(each, each)
+                _conversions.add(code_key(each), each)
     return found
 
 

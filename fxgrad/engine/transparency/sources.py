@@ -15,18 +15,23 @@ from fxgrad.engine.user_source import parse_source
 FunctionNode = ast.FunctionDef | ast.Lambda
 
 _nodes = Cache("syntax trees of functions", 1024)
-"""The syntax tree of a code object, or the reason why there is none.
+"""The syntax tree of a code object, or the reason why there is none; see `code_key`.
 
 A code object is immutable, and the tree is entered only if compiling it gave an equal one, positions included.
 """
 
 
+def code_key(code: CodeType) -> tuple[str, CodeType]:
+    """Return the key of code in tables: code of two files is equal if it is the same text at the same lines."""
+    return code.co_filename, code
+
+
 def syntax_tree(function: FunctionType) -> FunctionNode | str:
     """Return the syntax tree of `function`, or the reason why its source cannot be trusted."""
     code = function.__code__
-    found: FunctionNode | str | None = _nodes.get(code)
+    found: FunctionNode | str | None = _nodes.get(code_key(code))
     if found is None:
-        found = _nodes.add(code, _find(code, function.__globals__))
+        found = _nodes.add(code_key(code), _find(code, function.__globals__))
     return found
 
 

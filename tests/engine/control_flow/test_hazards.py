@@ -547,3 +547,21 @@ def test_an_error_in_a_function_that_is_left_as_it_is_says_why(function, reason)
     with pytest.raises(ConcretizationError) as caught:
         jit(converted(function))(1.5)
     assert str(caught.value) == CONDITION.format(name=function.__name__) + reason
+
+
+def test_equal_functions_of_two_files(tmp_path):
+    """Their code is equal for Python; each is converted for itself, and errors name its own file."""
+    lines = ["import numpy as np", "def f(x):", "    if x > 0:", "        y = 1.0", "    else:",
+             "        y = np.ones(3)", "    return y"]
+    functions = {}
+    for name in ("typed", "one.py", "other.py"):
+        path = tmp_path / name
+        if name != "typed":
+            path.write_text("\n".join(lines))
+        exec(compile("\n".join(lines), str(path), "exec"), space := {})
+        functions[name] = space["f"]
+    with pytest.raises(UnsupportedError, match=r"cannot be converted: its source is not found in .*typed"):
+        python_control_flow(functions["typed"])
+    for name in ("one.py", "other.py"):
+        with pytest.raises(ControlFlowError, match=rf"at {name}:3 \(in f\)$"):
+            jit(python_control_flow(functions[name]))(1.0)
