@@ -88,9 +88,9 @@ def outputs_of(equation: Equation, inputs: Sequence[Interval], program: Program 
         if program is None or known is None or len(found) != 1:
             return found
         divisor = floored_divisor(equation, program)
-        if divisor is not None:  # the result is nearer to 0, and has the sign of the divisor
-            (low, high, *_), = operands_of([divisor], known)
-            return [_common(found[0], Interval(min(low + 1, 0), max(high - 1, 0), False))]
+        if divisor is not None and 0 not in (limit := operands_of([divisor], known)[0]):
+            # The result is nearer to 0, and has the sign of the divisor; by 0 it is the dividend.
+            return [_common(found[0], Interval(min(limit.low + 1, 0), max(limit.high - 1, 0), False))]
         found = _ordered(equation, found, program, known)
         return [in_cases(program, equation, inputs, found[0], known)] if in_parts else found
     if equation.regions:

@@ -550,6 +550,12 @@ def test_remainders_are_nearer_to_zero_than_their_divisors() -> None:
     assert ends(lambda n, k: n % k, (-100, 100), (1, 10)) == (0, 9)
     assert ends(lambda n, k: n % k, (-100, 100), (-5, 10)) == (-4, 9)
     assert ends(lambda n, k: lax.rem(n, k) + fnp.where(n > 0, k, 0), (-100, 100), (1, 10)) == (-9, 19)  # another sum
+
+    def by_hand(n: Any, k: Any) -> Any:  # the remainder of a division by 0 is the dividend
+        left = lax.rem(n, k)
+        return left + fnp.where((left != 0) & ((left < 0) != (k < 0)), k, 0)
+    low, high = ends(by_hand, (-100, 100), (0, 10))
+    assert low <= by_hand(np.int64(100), np.int64(0)) <= high
     for n, k in itertools.product(range(-12, 13), [-3, -1, 1, 2, 7]):
         low, high = ends(lambda n, k: n % k, (n, n), (k, k))
         assert low <= n % k <= high
