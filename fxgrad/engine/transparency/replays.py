@@ -613,16 +613,19 @@ def _copy_like(made: Any, value: Any) -> Any:
 
 def far_number(value: Any) -> Any:
     """Return a number of the same class on the other side of 1; of a negative one, whose floor is odd if it is even."""
-    if isinstance(value, np.ndarray | complex | np.complexfloating) or not value or not np.isfinite(value):
+    if not _has_sign(value):
         return value
     return type(value)((7.3125 if value < 1 else 0.3125) if value > 0 else -1.5 if np.floor(value) % 2 else -0.5)
 
 
 def whole_number(value: Any) -> Any:
     """Return a number of the same class without a fraction."""
-    if isinstance(value, np.ndarray | complex | np.complexfloating) or not value or not np.isfinite(value):
-        return value
-    return type(value)(2.0 if value > 0 else -2.0)
+    return type(value)(2.0 if value > 0 else -2.0) if _has_sign(value) else value
+
+
+def _has_sign(value: Any) -> bool:
+    """Return whether a value is a real number that is finite and not 0."""
+    return not isinstance(value, np.ndarray | complex | np.complexfloating) and bool(value) and bool(np.isfinite(value))
 
 
 def with_extremes(value: Any, first: int) -> Any:

@@ -95,7 +95,7 @@ class CFile:
         self._named.append(program)
         inside = [each for each in inner_first(program) if id(each) not in self._names]
         found = {id(each): variable_names(each, self._sources) for each in inside}
-        constants = program.inputs[:len(program.constants)]
+        constants = dict.fromkeys(program.inputs[:len(program.constants)])
         for var in constants:  # these are of the whole file
             found[id(program)][var] = self.unique(_identifier(found[id(program)][var]))
         for key, names in found.items():
