@@ -12,6 +12,7 @@ from fxgrad.engine import tree
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.control_flow.blocks import LocalContainers, refuse
 from fxgrad.engine.control_flow.names import GIVES_NONE, OPERATORS, is_generated
+from fxgrad.engine.control_flow.nodes import constant, placed
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
 from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
@@ -162,16 +163,16 @@ def _compile(function: FunctionType, node: ast.FunctionDef | ast.Lambda) -> Code
         node.decorator_list, node.returns, node.name = [], None, "~function"  # its own name is not of this scope
         inner: list[ast.stmt] = [node]
     else:
-        inner = [ast.copy_location(ast.Expr(node), node)]
+        inner = [placed(ast.Expr(node), node)]
     for each in ast.walk(node.args):
         if isinstance(each, ast.arg):
             each.annotation = None
-    node.args.defaults = [ast.copy_location(ast.Constant(None), node) for _ in node.args.defaults]
-    node.args.kw_defaults = [each and ast.copy_location(ast.Constant(None), node) for each in node.args.kw_defaults]
+    node.args.defaults = [constant(None, node) for _ in node.args.defaults]
+    node.args.kw_defaults = [each and constant(None, node) for each in node.args.kw_defaults]
     arguments = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
-    around: ast.stmt = ast.copy_location(ast.FunctionDef("~around", arguments, inner, []), node)
+    around: ast.stmt = placed(ast.FunctionDef("~around", arguments, inner, []), node)
     if (owner := _class_of(code)) is not None:  # so that private names are those of the class
-        around = ast.copy_location(ast.ClassDef(owner, [], [], [around], []), node)
+        around = placed(ast.ClassDef(owner, [], [], [around], []), node)
     module = ast.Module([around], [])
     compiled = compile(ast.fix_missing_locations(module), code.co_filename, "exec", flags=code.co_flags & FUTURE,
                        dont_inherit=True)

@@ -15,15 +15,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fxgrad.engine.control_flow.names import (
-    FUNCTIONS,
-    changed_by_call,
-    free_names,
-    nested_functions,
-    rebound_names,
-    stored_names,
-    walk_scope,
-)
+from fxgrad.engine.control_flow.changes import changed_by_call, rebound_names, stored_names
+from fxgrad.engine.control_flow.names import FUNCTIONS, free_names, nested_functions, walk_scope
+from fxgrad.engine.control_flow.nodes import placed
 
 
 class NumberedRows(ast.Tuple):
@@ -204,12 +198,12 @@ class _Loops(ast.NodeTransformer):
             each for root in sorted(_names(array)) for each in (root, *around.get(root, ()))))
             for name, array in rows.items()}
         node.body = [each for statement in node.body for each in self.statements(statement)]
-        last: list[ast.expr] = [self.visit_Name(ast.copy_location(ast.Name(name, context), node.target))
+        last: list[ast.expr] = [self.visit_Name(placed(ast.Name(name, context), node.target))
                                 for name in rows if name in self._used_outside
                                 for context in (ast.Load(), ast.Store())]
         self._arrays = around
-        after = ast.copy_location(LastRows(last, ast.Load()), node.target)
-        return [node, ast.copy_location(ast.Expr(after), node.target)] if last else node
+        after = placed(LastRows(last, ast.Load()), node.target)
+        return [node, placed(ast.Expr(after), node.target)] if last else node
 
     def statements(self, statement: ast.stmt) -> list[ast.stmt]:
         """Return a statement, and what stands after it."""
@@ -220,7 +214,7 @@ class _Loops(ast.NodeTransformer):
                   ) -> ast.expr:
         """Return what a target goes over, with `NumberedRows` for the names of rows."""
         if isinstance(target, ast.Name) and target.id in rows:
-            found = ast.copy_location(NumberedRows([source], ast.Load()), source)
+            found = placed(NumberedRows([source], ast.Load()), source)
             found.reads_elements = isinstance(found.array, ast.Name) and found.array.id in stored
             return found
         if _items(target, source) and isinstance(target, ast.Tuple) and isinstance(source, ast.Call):
