@@ -306,7 +306,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_not_known_is_refused(text) -> None:
-    assert refusal(function_of(text)) == REFUSED[text]
+    found = refusal(function_of(text)).replace("random.mtrand.", "random.")  # so before version 2.2 of NumPy
+    assert found == REFUSED[text]
 
 
 def test_a_refusal_names_the_line() -> None:

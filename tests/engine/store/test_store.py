@@ -342,7 +342,7 @@ def test_explanations() -> None:
     def noisy(x: Any) -> Any:
         return x + np.random.normal()  # noqa: NPY002
     refused = fxgrad.explain_store(noisy)(X)
-    assert str(refused) == (
+    assert str(refused).replace("random.mtrand.", "random.") == (  # so before version 2.2 of NumPy
         f"the store does not keep noisy: {__file__}:{noisy.__code__.co_firstlineno + 1}: it uses "
         "numpy.random.RandomState.normal, whose results or effects its content does not decide")
     assert (refused.kept, refused.key, refused.line) == (False, "", noisy.__code__.co_firstlineno + 1)
