@@ -70,6 +70,7 @@ class Need(Enum):
     CAPTURED_AS_ARGUMENTS = "captured arrays on several devices: as constants they would be gathered into the text"
     CONVERTED_KEYS = "NumPy's random keys, in a container or among many"
     FLAG = "a stage of a program with checks: its executable is to say whether they held"
+    NO_JIT = "jax's own `disable_jit`: the function itself runs, with values"
 
 
 class Unprepared(Exception):  # noqa: N818  (nobody sees it)
@@ -81,6 +82,12 @@ class Unprepared(Exception):  # noqa: N818  (nobody sees it)
     def __init__(self, need: Need, traced: TracedCall | None = None) -> None:
         super().__init__(need)
         self.need, self.traced = need, traced
+
+
+def check_jit_enabled(leaves: Sequence[Any]) -> None:
+    """Raise `Unprepared` where jax calls with values what it was to trace, since its `disable_jit` is on."""
+    if jax.config.jax_disable_jit and leaves and not any(map(is_jax_tracer, leaves)):  # type: ignore[attr-defined]
+        raise Unprepared(Need.NO_JIT)
 
 
 def any_multi_device(captured: Sequence[Any]) -> bool:
@@ -387,6 +394,7 @@ def _compile_program(program: Program, out_tree: TreeDef, layout: _Layout, name:
     """Compile `program`: the result takes the captured values, then the dynamic arguments."""
     def of_program(captured: Captured, /, *args: Any, **kwargs: Any) -> Any:
         leaves = tree.leaves((args, kwargs))
+        check_jit_enabled(leaves)
         return tree.unflatten(out_tree, emit_call(program, _unpack_captured(captured, layout), leaves,
                                                   on_meshes=on_meshes, rolls=rolls))
 
