@@ -40,7 +40,7 @@ from fxgrad.engine.executors import explicit
 from fxgrad.engine.executors.column_sums import with_column_products
 from fxgrad.engine.executors.exact_extrema import with_plain_comparisons
 from fxgrad.engine.executors.xla import emit_results, is_jax_tracer, running_here, x64
-from fxgrad.engine.frontend.flat import TracedCall, leaf_aval
+from fxgrad.engine.frontend.flat import TracedCall, cure_of_leaf, leaf_aval
 from fxgrad.engine.higher_order.rolling import roll_where_it_pays
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
@@ -137,8 +137,8 @@ def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
             aval = leaf_aval(leaf)
             if isinstance(leaf, np.matrix | np.ma.MaskedArray):  # jax would convert it to its data
                 raise ArgumentError(at_user_line(
-                    f"jit: an argument is a {type(leaf).__name__}, whose operations are not those of arrays. Write "
-                    "np.asarray(m)"))
+                    f"jit: an argument is a {type(leaf).__name__}, whose operations are not those of arrays. "
+                    f"{cure_of_leaf(leaf, '', 'm')}"))
         if aval is None or type(leaf) is Tracer:
             return None
         avals.append(aval)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+from array import array
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any, NamedTuple
@@ -143,16 +144,25 @@ def check_leaf(value: Any, what: str, where: Callable[[], str]) -> Aval:
         raise ArgumentError(at_user_line(
             f"{what}: {where()} is a {type(value).__name__}, where an array or a number is needed. " + cure_of_leaf(
                 value, "Pass it by closure (functools.partial), or leave it out of the arguments that are "
-                "transformed")))
+                "transformed", where())))
     return aval
 
 
-def cure_of_leaf(value: Any, otherwise: str) -> str:
-    """Return what to write where `value` is a leaf and no array: a dataclass is registered, for others `otherwise`."""
-    if isinstance(value, type) or not dataclasses.is_dataclass(value):
+def cure_of_leaf(value: Any, otherwise: str, name: str = "...") -> str:
+    """Return what to write where `value`, called `name`, is a leaf and no array.
+
+    A dataclass is registered, what NumPy makes an array of is converted, and for others it is `otherwise`.
+    """
+    if isinstance(value, type):
         return otherwise
-    return ("A dataclass is a container if it is registered: write @fxgrad.tree_util.register_dataclass above "
-            f"@dataclass of {type(value).__name__}")
+    if dataclasses.is_dataclass(value):
+        return ("A dataclass is a container if it is registered: write @fxgrad.tree_util.register_dataclass above "
+                f"@dataclass of {type(value).__name__}")
+    if isinstance(value, np.ma.MaskedArray):
+        return f"Write np.ma.filled({name}, 0.0), and np.ma.getmaskarray({name}) where the mask is needed"
+    if hasattr(value, "__array__") or isinstance(value, array | memoryview):
+        return f"Write np.asarray({name})"
+    return otherwise
 
 
 def argument_aval(value: Any, what: str, where: Callable[[], str]) -> Aval:
