@@ -15,17 +15,6 @@ import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check_raise
-from fxgrad.engine.control_flow.arrays import (
-    BlockArrays,
-    Item,
-    Left,
-    is_sole,
-    mark_shared,
-    owned_arrays,
-    owned_items,
-    shared_items,
-    shared_leaves,
-)
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
     Block,
@@ -37,6 +26,17 @@ from fxgrad.engine.control_flow.blocks import (
     undo,
 )
 from fxgrad.engine.control_flow.names import RESULT, is_generated
+from fxgrad.engine.control_flow.ownership import (
+    BlockArrays,
+    Item,
+    Left,
+    is_sole,
+    mark_shared,
+    owned_arrays,
+    owned_items,
+    shared_items,
+    shared_leaves,
+)
 from fxgrad.engine.control_flow.structures import (
     Flat,
     Kept,
