@@ -379,6 +379,24 @@ def test_print_prints_every_turn_and_host_randomness_is_refused(capfd):
         "turn would get the same numbers. Use fxgrad.random with a key, split in each turn\n  at line 2 (in draws)")
 
 
+def test_a_side_that_only_prints_prints(capfd):
+    @jit
+    @python_control_flow
+    def told(x):
+        if x > 0:
+            print("positive", x)
+        elif x < -1:
+            print("below")
+        for k in range(2):
+            if x > k + 1:
+                print("turn", k)
+        return x
+
+    for x in (3.0, -0.5, -2.0):
+        assert told(x) == x
+    assert capfd.readouterr().out == "positive 3.0\nturn 0\nturn 1\nbelow\n"
+
+
 def test_a_probed_turn_prints_once(capfd):
     def known(x):
         k = 0
