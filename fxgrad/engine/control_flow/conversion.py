@@ -83,8 +83,9 @@ def _array_of_result(function: FunctionType, value: Any) -> Any:
         return value
     if GIVES_NONE in code.co_varnames:
         raise ControlFlowError(
-            f"{name} returns None on one path and a value on another, a traced condition chooses, and it is called by "
-            "code that is not converted. Return a flag beside the value, NaN or a default\n"
+            f"{name} returns None on one path and a value on another, and a traced condition chooses: what is compiled "
+            "or batched returns arrays and numbers. In the place of None, return np.nan or another default; or return "
+            "a flag beside the value: `return x, True` and `return 0.0, False`\n"
             f"  at {file_name(code.co_filename)}:{code.co_firstlineno} (in {name})")
     return value.required(f"{name} returned None to code that is not converted, which needs a value. Return a flag "
                           "beside it, NaN or a default")

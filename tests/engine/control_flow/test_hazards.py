@@ -66,8 +66,9 @@ def test_none_on_one_side_is_refused():
         return None
 
     assert refusal(forgets, 1.0) == (
-        "forgets returns None on one path and a value on another, a traced condition chooses, and it is called by code "
-        "that is not converted. Return a flag beside the value, NaN or a default\n  at line 0 (in forgets)")
+        "forgets returns None on one path and a value on another, and a traced condition chooses: what is compiled or "
+        "batched returns arrays and numbers. In the place of None, return np.nan or another default; or return a flag "
+        "beside the value: `return x, True` and `return 0.0, False`\n  at line 0 (in forgets)")
     assert refusal(assigns, 1.0) == (
         "`y` is f64*[] if the condition of this `if` is true, and None otherwise. In the place of None, give "
         "values of the same type, and beside them a flag: found = True on one side, and False on the other\n"

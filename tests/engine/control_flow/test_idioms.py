@@ -207,8 +207,9 @@ def array_of_a_tuple_changed_in_a_branch(xs):
 
 SIDES = "if the condition of this `if` is true, and"
 REFUSED = [
-    (none_or_a_pair, ("none_or_a_pair returns None on one path and a value on another, a traced condition chooses, and "
-      "it is called by code that is not converted. Return a flag beside the value, NaN or a default")),
+    (none_or_a_pair, ("none_or_a_pair returns None on one path and a value on another, and a traced condition "
+      "chooses: what is compiled or batched returns arrays and numbers. In the place of None, return np.nan or another "
+      "default; or return a flag beside the value: `return x, True` and `return 0.0, False`")),
     (none_before_a_loop, ("`last` is None before a turn of this `while` and f64[] after it; the number of turns is "
       "traced, so the type must stay. In the place of None, begin with a value of the same type, and beside it a flag: "
       "found = False")),
