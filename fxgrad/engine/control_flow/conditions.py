@@ -119,6 +119,14 @@ def unset(*flags: Any) -> Any:
     return True if unknown is None else logical_not(unknown)
 
 
+def raised_flag(flag: Any, condition: Any) -> Any:
+    """Return whether a check failed in the place of a `raise`: `flag`, or a condition of one more.
+
+    With a condition that Python knows it is the `raise` itself that runs.
+    """
+    return boolean("or", flag, lambda: condition) if is_unknown(condition) else flag
+
+
 def assertion(test: Any, message: Thunk | None, source: str) -> Any:
     """Return what an `assert` statement tests: `test` if Python knows it, and else True, with a check in the program.
 

@@ -72,6 +72,7 @@ from fxgrad.engine.control_flow.conditions import (
     is_true,
     not_,
     not_raising,
+    raised_flag,
     unset,
     without_traced_bools,
 )
@@ -98,7 +99,8 @@ __all__ = [
     "attributed", "augmented", "boolean", "called", "changing", "contains", "counted",
     "depth", "entered", "for_", "forget", "given_back", "if_", "if_expression", "in_try", "index", "is_none",
     "is_same", "is_true", "item", "known", "mutable", "not_", "not_raising", "numbered", "passed", "place",
-    "raising", "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots", "store_row", "stored",
+    "raised_flag", "raising", "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots", "store_row",
+    "stored",
     "text", "unset", "value_of", "value_set", "while_", "with_values", "without_traced_bools",
 ]
 """What converted code calls, by its own names: some are defined in other modules of this package."""

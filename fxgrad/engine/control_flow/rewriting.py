@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fxgrad.engine.control_flow.jumps import JumpLowering, UnsetFlags
+from fxgrad.engine.control_flow.jumps import JumpLowering, RaisedFlag, UnsetFlags
 from fxgrad.engine.control_flow.liveness import annotate
 from fxgrad.engine.control_flow.names import (
     CHANGES,
@@ -570,6 +570,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_UnsetFlags(self, node: UnsetFlags) -> Any:
         return self._unset(node.flags, node)
+
+    def visit_RaisedFlag(self, node: RaisedFlag) -> Any:
+        return self._call("raised_flag", [self.visit(each) for each in node.values], node)
 
     def _unset(self, flags: Sequence[str], at: ast.AST) -> ast.expr:
         return self._call("unset", [_name(flag, ast.Load(), at) for flag in flags], at)
