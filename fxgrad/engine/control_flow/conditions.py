@@ -17,6 +17,7 @@ from fxgrad.engine.control_flow.branches import choose
 from fxgrad.engine.control_flow.structures import OptionalValue
 from fxgrad.engine.control_flow.variables import Passed, names_of_block, truth
 from fxgrad.engine.ops.comparison import not_ as logical_not
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import FxgradError
 
@@ -103,6 +104,13 @@ def counted(condition: Any) -> Any:
     if type(condition) is Tracer and condition.dtype == dtypes.bool_ and not condition.shape:
         raise refuse("the sum of two conditions is their number in Python, and True in NumPy, where one of them holds. "
                      "Write int(a) + int(b), or `a or b`")
+    return condition
+
+
+def as_number(condition: Any) -> Any:
+    """Return a condition of a difference, `(x > 0) - (x < 0)`, as Python's number; NumPy has no difference of bools."""
+    if type(condition) is Tracer and condition.dtype == dtypes.bool_ and not condition.shape:
+        return convert(condition, dtypes.int64, weak=True)
     return condition
 
 

@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import enum
 import functools
+import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -61,6 +62,7 @@ from fxgrad.engine.control_flow.blocks import (
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.branches import choose, choose_at_hand
 from fxgrad.engine.control_flow.conditions import (
+    as_number,
     assertion,
     boolean,
     boolean_of,
@@ -95,7 +97,7 @@ from fxgrad.lax.bodies import trace_body
 from fxgrad.scipy import special
 
 __all__ = [
-    "argument", "assertion", "attribute",
+    "argument", "as_number", "assertion", "attribute",
     "attributed", "augmented", "boolean", "called", "changing", "contains", "counted",
     "depth", "entered", "for_", "forget", "given_back", "if_", "if_expression", "in_try", "index", "is_none",
     "is_same", "is_true", "item", "known", "mutable", "not_", "not_raising", "numbered", "passed", "place",
@@ -257,7 +259,7 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
         replaced = _BUILTINS.get(function)
         if replaced is not None:
             return replaced
-        if function.__module__ == "math":
+        if function.__module__ in ("math", "cmath"):
             return _of_math(function)
         check_method(function)
         if type(function.__self__) is list and hasattr(_ListMethods, function.__name__):
@@ -756,7 +758,14 @@ def _bool(*args: Any, **kwargs: Any) -> Any:
     return truth(args[0], "bool") if len(args) == 1 and not kwargs and is_unknown(args[0]) else bool(*args, **kwargs)
 
 
+def _as_complex(value: Any) -> Any:
+    """Return the same as a complex number of Python's."""
+    return convert(value, dtypes.complex128, weak=True)
+
+
 def _complex(*args: Any, **kwargs: Any) -> Any:
+    if len(args) == 1 and not kwargs and type(args[0]) is Tracer and args[0].dtype.kind == "c":
+        return _as_complex(args[0])
     parts = [*args, 0.0] if len(args) == 1 else args
     if kwargs or len(parts) != 2 or not any(type(each) is Tracer for each in parts) or any(
             dtypes.kind_of(aval_of(each).dtype) not in "biuf" for each in parts if type(each) is Tracer):
@@ -801,21 +810,44 @@ def shown(value: Any) -> Any:
 
 
 def _of_math(function: BuiltinFunctionType) -> Any:
-    """Return a function of `math` that takes traced numbers, as the one of the same name in fxgrad's libraries."""
+    """Return a function of `math` or `cmath` that takes traced numbers: the one of its name in fxgrad's libraries."""
     name = {"fabs": "abs", "pow": "power", "atan2": "arctan2", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
-            "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}.get(function.__name__, function.__name__)
+            "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "phase": "angle"}.get(
+                function.__name__, function.__name__)
     whole = name in ("floor", "ceil", "trunc")
+    as_operand = _as_int if name in ("gcd", "lcm") else _as_float if function.__module__ == "math" else _as_complex
 
     def call(*args: Any) -> Any:
         if not any(type(arg) is Tracer for arg in args):
             return function(*args)
         if name == "log" and len(args) == 2:
             return call(args[0]) / call(args[1])
-        if name == "hypot" and len(args) != 2:
-            return functools.reduce(call, args, 0.0)
-        found = _library_function(name)(*[_as_float(arg) if type(arg) is Tracer else arg for arg in args])
+        if name in _OF_NONE and len(args) != 2:
+            return functools.reduce(call, args, _OF_NONE[name])
+        found = _library_function(name)(*[as_operand(arg) if type(arg) is Tracer else arg for arg in args])
         return _as_int(found) if whole else found
     return call if name in _MATH or name in _SPECIAL else function
+
+
+def _is_close(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> Any:
+    """Return `math.isclose` of traced numbers too."""
+    if not any(type(each) is Tracer for each in (a, b, rel_tol, abs_tol)):
+        return math.isclose(a, b, rel_tol=rel_tol, abs_tol=abs_tol)
+    a, b, rel_tol, abs_tol = (_as_float(each) if type(each) is Tracer else each for each in (a, b, rel_tol, abs_tol))
+    bound = _maximum(rel_tol * _maximum(abs(a), abs(b)), abs_tol)
+    return (a == b) | (fnp.isfinite(a) & fnp.isfinite(b) & (abs(a - b) <= bound))
+
+
+def _power(*args: Any, **kwargs: Any) -> Any:
+    if len(args) + len(kwargs) == 3 and any(type(each) is Tracer for each in (*args, *kwargs.values())):
+        raise refuse("pow(x, n, m) of traced integers has no operation. Write a loop: r = r * x % m")
+    return pow(*args, **kwargs)
+
+
+def _numbered_elements(array: Any) -> Any:
+    """Return `np.ndenumerate(x)`, of a traced array too."""
+    return [(place, array[place]) for place in np.ndindex(array.shape)] if type(array) is Tracer else (
+        np.ndenumerate(array))
 
 
 def _library_function(name: str) -> Callable[..., Any]:
@@ -836,14 +868,18 @@ def _nearest_remainder(x: Any, y: Any) -> Any:
 _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan",
          "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "abs", "power", "hypot", "copysign",
          "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod", "remainder", "cbrt",
-         "exp2"}
+         "exp2", "angle", "gcd", "lcm"}
+_OF_NONE: dict[str, Any] = {"hypot": 0.0, "gcd": 0, "lcm": 1}
+"""What functions of `math` of any number of arguments return for none."""
 _SPECIAL = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
 """Functions of `math`, with the names that they have in fxgrad.scipy.special."""
 _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
-                             sorted: _sorted, isinstance: _isinstance, np.array: _array,
+                             sorted: _sorted, isinstance: _isinstance, pow: _power, math.isclose: _is_close,
+                             np.array: _array,
                              **{each: functools.partial(_asarray, each)
                                 for each in (np.asarray, np.asanyarray, np.ascontiguousarray)}}
-_TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool, complex: _complex, type: _type_of}
+_TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool, complex: _complex, type: _type_of,
+                         np.ndenumerate: _numbered_elements}
 _FUNCTIONS_OF_NUMPY = (np.ufunc, type(np.concatenate))
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
 """Functions of libraries whose results are new."""

@@ -695,10 +695,11 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        are_conditions = isinstance(node.op, ast.Add) and all(map(_is_condition, (node.left, node.right)))
+        of_conditions = {ast.Add: "counted", ast.Sub: "as_number"}.get(type(node.op)) if all(
+            map(_is_condition, (node.left, node.right))) else None
         self.generic_visit(node)
-        if are_conditions:
-            node.left, node.right = (self._call("counted", [each], each) for each in (node.left, node.right))
+        if of_conditions is not None:
+            node.left, node.right = (self._call(of_conditions, [each], each) for each in (node.left, node.right))
         return node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
