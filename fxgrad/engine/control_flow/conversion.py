@@ -98,11 +98,13 @@ def _name_reason(error: Exception) -> None:
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)
              if is_user_file(frame.f_code.co_filename)]
     reason = _conversions.get(code_key(codes[-1])) if codes else None
-    if codes and OPERATORS in codes[-1].co_freevars:
-        error.args = (str(error).replace(f" {COMPILED_CONTROL_FLOW}", ""),)
+    text = ""
     if isinstance(reason, str):
-        error.args = (str(error).replace(
-            COMPILED_CONTROL_FLOW, f"python_control_flow leaves {codes[-1].co_name} as it is: {reason}"),)
+        text = f" python_control_flow leaves {codes[-1].co_name} as it is: {reason}"
+    elif codes and reason is None:
+        text = (f" Or decorate {codes[-1].co_name} with fxgrad.python_control_flow: it is not converted by itself, "
+                "since a property, an operator or a library calls it")
+    error.args = (str(error).replace(f" {COMPILED_CONTROL_FLOW}", text),)
 
 
 def converted_callee(function: FunctionType) -> FunctionType:
