@@ -84,8 +84,9 @@ def _array_of_result(function: FunctionType, value: Any) -> Any:
         return value
     if GIVES_NONE in code.co_varnames:
         raise ControlFlowError(
-            f"{name} returns None on one path and a value on another, a traced condition chooses, and it is called by "
-            "code that is not converted. Return a flag beside the value, NaN or a default\n"
+            f"{name} returns None on one path and a value on another, and a traced condition chooses: what is compiled "
+            "or batched returns arrays and numbers. In the place of None, return np.nan or another default; or return "
+            "a flag beside the value: `return x, True` and `return 0.0, False`\n"
             f"  at {file_name(code.co_filename)}:{code.co_firstlineno} (in {name})")
     return value.required(f"{name} returned None to code that is not converted, which needs a value. Return a flag "
                           "beside it, NaN or a default")
@@ -98,11 +99,13 @@ def _name_reason(error: Exception) -> None:
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)
              if is_user_file(frame.f_code.co_filename)]
     reason = _conversions.get(code_key(codes[-1])) if codes else None
-    if codes and OPERATORS in codes[-1].co_freevars:
-        error.args = (str(error).replace(f" {COMPILED_CONTROL_FLOW}", ""),)
+    text = ""
     if isinstance(reason, str):
-        error.args = (str(error).replace(
-            COMPILED_CONTROL_FLOW, f"python_control_flow leaves {codes[-1].co_name} as it is: {reason}"),)
+        text = f" python_control_flow leaves {codes[-1].co_name} as it is: {reason}"
+    elif codes and reason is None:
+        text = (f" Or decorate {codes[-1].co_name} with fxgrad.python_control_flow: it is not converted by itself, "
+                "since a property, an operator or a library calls it")
+    error.args = (str(error).replace(f" {COMPILED_CONTROL_FLOW}", text),)
 
 
 def converted_callee(function: FunctionType) -> FunctionType:

@@ -34,6 +34,10 @@ class UnsetFlags(ast.Name):
     flags: tuple[str, ...]
 
 
+class RaisedFlag(ast.BoolOp):
+    """The flag of checks in the place of a `raise`, or the condition of one more, if that is traced."""
+
+
 def unset(flags: Sequence[str], at: ast.AST) -> UnsetFlags:
     """Return the expression for: none of `flags` is set."""
     node = placed(UnsetFlags(flags[0], ast.Load()), at)
@@ -68,8 +72,7 @@ def falls_through(statements: Sequence[ast.stmt]) -> bool:
             return False
         if isinstance(statement, ast.If) and not (falls_through(statement.body) or falls_through(statement.orelse)):
             return False
-        if isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and statement.test.value and (
-                not _breaks(statement.body)):
+        if _is_endless(statement) and not _breaks(statement.body):  # type: ignore[attr-defined]
             return False
         if isinstance(statement, ast.With) and not falls_through(statement.body):
             return False
@@ -82,10 +85,14 @@ class JumpLowering:
     def __init__(self) -> None:
         self._count = 0
         self._whiles = 0  # how many `while` loops are around
+        self._tries = 0  # how many `try` statements
         self._ends_by_raise = False  # whether a branch in a `while` only raises
+        self._outside: set[str] = set()  # names that belong to scopes around
 
     def function(self, body: Block) -> Block:
         """Return the body of a function with at most one `return`, as its last statement."""
+        self._outside = {name for node in walk_scope(body) if isinstance(node, ast.Global | ast.Nonlocal)
+                         for name in node.names}
         lowered = self._function(body)
         return [assign(RAISED, constant(False, body[0]), body[0]), *lowered] if self._ends_by_raise else lowered
 
@@ -180,7 +187,7 @@ class JumpLowering:
             name, test = f"~raises {self._count}", branch.test
             tested, raised = (load(each, test) for each in (name, RAISED))
             condition: ast.expr = tested if raises else placed(ast.UnaryOp(ast.Not(), tested), test)
-            either = placed(ast.BoolOp(ast.Or(), [raised, condition]), test)
+            either = placed(RaisedFlag(ast.Or(), [raised, condition]), test)
             out[-1:] = [assign(name, test, test), assign(RAISED, either, test), branch]
             branch.test = load(name, test)
 
@@ -188,12 +195,13 @@ class JumpLowering:
               ) -> tuple[set[str], Sequence[ast.stmt]]:
         self._count += 1
         stops, skips, ended = (f"~{word} {self._count}" for word in ("stops", "skips", "ended"))
-        results = _results(statement)
+        results = [] if self._tries else sorted(_results(statement) - self._outside)
         if results:  # they have a value only after `break`, or else after the `else`: as placeholders until then
             rename = _Renaming({name: f"~{name} {self._count}" for name in results})
             statement.body = [rename.visit(each) for each in statement.body]
-            last = statement.orelse[-1]
-            statement.orelse += [assign(f"~{name} {self._count}", load(name, last), last) for name in results]
+            if statement.orelse and not _leaves(statement.orelse):
+                last = statement.orelse[-1]
+                statement.orelse += [assign(f"~{name} {self._count}", load(name, last), last) for name in results]
             rest = [*(assign(name, load(f"~{name} {self._count}", statement), statement) for name in results), *rest]
         self._whiles += isinstance(statement, ast.While)
         body, jumps = self._block(statement.body, (stops, skips))
@@ -226,6 +234,7 @@ class JumpLowering:
         return jumps & {RETURNED}, rest
 
     def _try(self, out: Block, statement: ast.Try, loop: tuple[str, str] | None) -> set[str]:
+        self._tries += 1
         body, jumps = self._block(statement.body, loop)
         other, more = self._block(statement.orelse, loop)
         if other and jumps:
@@ -236,6 +245,7 @@ class JumpLowering:
             handlers.append(placed(ast.ExceptHandler(handler.type, handler.name, lowered), handler))
             more |= found
         final, found = self._block(statement.finalbody, loop)
+        self._tries -= 1
         out.append(placed(ast.Try(body, handlers, other, final), statement))
         return jumps | more | found
 
@@ -266,40 +276,62 @@ class _Renaming(ast.NodeTransformer):
         return node
 
 
-def _results(statement: ast.While | ast.For) -> list[str]:
-    """Return names that are bound before each `break` of a loop and in its `else`, and read in neither's conditions."""
-    if not statement.orelse or not falls_through(statement.orelse):
-        return []
-    found = _bound_before_breaks(statement.body, set())
+def _is_endless(statement: ast.stmt) -> bool:
+    """Return whether a loop is `while True`, which ends by jumps alone."""
+    return isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and bool(statement.test.value)
+
+
+def _leaves(block: Block) -> bool:
+    """Return whether a block ends in a jump, or in a `raise`."""
+    return isinstance(block[-1], ast.Raise) or not falls_through(block)
+
+
+def _results(statement: ast.While | ast.For) -> set[str]:
+    """Return names that are bound wherever code after a loop is reached, and that the loop does not read.
+
+    They are bound before each `break`, and in the `else` if its end is reached.
+    """
+    found, _ = _bound_before_breaks(statement.body, set())
     inside: list[ast.AST] = [*statement.body, statement.test if isinstance(statement, ast.While) else statement.target]
-    if found is None:
-        return []
-    found &= set().union(*(bound_names(each) for each in statement.orelse if isinstance(each, ast.Assign)), set())
+    if found is None or not (_is_endless(statement) or statement.orelse):
+        return set()
+    if not _is_endless(statement) and not _leaves(statement.orelse):
+        found &= set().union(*(bound_names(each) for each in statement.orelse if isinstance(each, ast.Assign)), set())
     found -= read_names(inside) | bound_names(inside[-1:])
     found -= {node.id for each in statement.body for node in ast.walk(each)
               if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del)}
-    return [] if nested_functions(statement.body) else sorted(found)
+    return set() if nested_functions(statement.body) else found
 
 
-def _bound_before_breaks(body: Sequence[ast.stmt], bound: set[str]) -> set[str] | None:
-    """Return the names that are assigned before every `break` of a loop in its body; None without a `break`."""
+def _bound_before_breaks(body: Sequence[ast.stmt], bound: set[str]) -> tuple[set[str] | None, set[str] | None]:
+    """Return the names that are assigned before every `break` of a loop in a block of its body, and before its end.
+
+    None without a `break`, and if the end is not reached. Names that are `bound` are assigned before the block.
+    """
     found: set[str] | None = None
     bound = {*bound}
     for statement in body:
         if isinstance(statement, ast.Break):
-            return bound if found is None else found & bound
-        blocks: list[list[ast.stmt]] = []
+            return _in_both(found, bound), None
+        if isinstance(statement, ast.Return | ast.Continue | ast.Raise):
+            return found, None
         if isinstance(statement, ast.Assign):
             bound |= bound_names(statement.targets)
         elif isinstance(statement, ast.If):
-            blocks = [statement.body, statement.orelse]
-        elif isinstance(statement, ast.stmt) and _breaks([statement]):
-            blocks = [[ast.Break()]]  # in a `with`, `try` or `match`: nothing is known to be bound
-            bound = set()
-        for block in blocks:
-            inner = _bound_before_breaks(block, bound)
-            found = inner if found is None else found if inner is None else found & inner
-    return found
+            (one, after_one), (other, after_other) = (
+                _bound_before_breaks(side, bound) for side in (statement.body, statement.orelse))
+            found, after = _in_both(found, _in_both(one, other)), _in_both(after_one, after_other)
+            if after is None:
+                return found, None
+            bound = after
+        elif _breaks([statement]):  # in a `with`, `try` or `match`: nothing is known to be bound
+            found, bound = set(), set()
+    return found, bound
+
+
+def _in_both(one: set[str] | None, other: set[str] | None) -> set[str] | None:
+    """Return the names that two paths have in common; None stands for a path that is not there."""
+    return other if one is None else one if other is None else one & other
 
 
 def _breaks(body: Sequence[ast.AST]) -> bool:

@@ -28,8 +28,9 @@ def is_generated(name: str) -> bool:
 _LEAVES = frozenset({"ctx", "op", "ops", "id", "attr", "kind", "type_comment", "n", "s"})
 """Fields of nodes without names, calls or statements."""
 _INNER = {kind: tuple(field for field in kind._fields if field not in _LEAVES) for kind in vars(ast).values()
-          if isinstance(kind, type) and issubclass(kind, ast.AST) and kind is not ast.Constant}
-"""The fields of each kind of node that may hold others; a constant has none."""
+          if isinstance(kind, type) and issubclass(kind, ast.AST) and not issubclass(kind, SCOPES)}
+_INNER[ast.Constant] = ()
+"""The fields that may hold other nodes of the scope, by the kind of node, for those that make no scope themselves."""
 _WITHOUT_NAMES = frozenset({ast.Constant, ast.Attribute, ast.Call, ast.BinOp, ast.Subscript, ast.Assign, ast.Compare,
                             ast.Expr, ast.Tuple})
 """The most frequent nodes that bind no name themselves."""
@@ -43,21 +44,22 @@ def walk_scope(nodes: Nodes) -> Iterator[ast.AST]:
     while waiting:
         node = waiting.pop()
         yield node
-        kind = type(node)
-        if isinstance(node, ast.Name | ast.Constant):  # most nodes
-            continue
-        if isinstance(node, ast.ClassDef):
-            waiting += [*node.bases, *node.keywords, *node.decorator_list]
-        elif isinstance(node, FUNCTIONS):
-            waiting += [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
-            waiting += [] if isinstance(node, ast.Lambda) else node.decorator_list
-        else:
-            for field in _INNER.get(kind, kind._fields):
-                value = getattr(node, field, None)
-                if type(value) is list:
-                    waiting += [each for each in value if isinstance(each, ast.AST)]
-                elif isinstance(value, ast.AST):
-                    waiting.append(value)
+        fields = _INNER.get(type(node))
+        if fields is None:
+            if isinstance(node, ast.ClassDef):
+                waiting += [*node.bases, *node.keywords, *node.decorator_list]
+                continue
+            if isinstance(node, FUNCTIONS):
+                waiting += [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
+                waiting += [] if isinstance(node, ast.Lambda) else node.decorator_list
+                continue
+            fields = node._fields  # of a kind of this package
+        for field in fields:
+            value = getattr(node, field, None)
+            if type(value) is list:
+                waiting += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST):
+                waiting.append(value)
 
 
 def bound_names(nodes: Nodes) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import enum
 import functools
+import math
 from collections.abc import Callable
 from types import BuiltinFunctionType
 from typing import Any
@@ -104,7 +105,14 @@ def _bool(*args: Any, **kwargs: Any) -> Any:
     return truth(args[0], "bool") if len(args) == 1 and not kwargs and is_unknown(args[0]) else bool(*args, **kwargs)
 
 
+def _as_complex(value: Any) -> Any:
+    """Return the same as a complex number of Python's."""
+    return convert(value, dtypes.complex128, weak=True)
+
+
 def _complex(*args: Any, **kwargs: Any) -> Any:
+    if len(args) == 1 and not kwargs and type(args[0]) is Tracer and args[0].dtype.kind == "c":
+        return _as_complex(args[0])
     parts = [*args, 0.0] if len(args) == 1 else args
     if kwargs or len(parts) != 2 or not any(type(each) is Tracer for each in parts) or any(
             dtypes.kind_of(aval_of(each).dtype) not in "biuf" for each in parts if type(each) is Tracer):
@@ -142,21 +150,44 @@ def _type_of(*args: Any, **kwargs: Any) -> Any:
 
 
 def function_of_math(function: BuiltinFunctionType) -> Any:
-    """Return a function of `math` that takes traced numbers, as the one of the same name in fxgrad's libraries."""
+    """Return a function of `math` or `cmath` that takes traced numbers: the one of its name in fxgrad's libraries."""
     name = {"fabs": "abs", "pow": "power", "atan2": "arctan2", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
-            "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}.get(function.__name__, function.__name__)
+            "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "phase": "angle"}.get(
+                function.__name__, function.__name__)
     whole = name in ("floor", "ceil", "trunc")
+    as_operand = as_int if name in ("gcd", "lcm") else _as_float if function.__module__ == "math" else _as_complex
 
     def call(*args: Any) -> Any:
         if not any(type(arg) is Tracer for arg in args):
             return function(*args)
         if name == "log" and len(args) == 2:
             return call(args[0]) / call(args[1])
-        if name == "hypot" and len(args) != 2:
-            return functools.reduce(call, args, 0.0)
-        found = _library_function(name)(*[_as_float(arg) if type(arg) is Tracer else arg for arg in args])
+        if name in _OF_NONE and len(args) != 2:
+            return functools.reduce(call, args, _OF_NONE[name])
+        found = _library_function(name)(*[as_operand(arg) if type(arg) is Tracer else arg for arg in args])
         return as_int(found) if whole else found
     return call if name in _MATH or name in _SPECIAL else function
+
+
+def _is_close(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> Any:
+    """Return `math.isclose` of traced numbers too."""
+    if not any(type(each) is Tracer for each in (a, b, rel_tol, abs_tol)):
+        return math.isclose(a, b, rel_tol=rel_tol, abs_tol=abs_tol)
+    a, b, rel_tol, abs_tol = (_as_float(each) if type(each) is Tracer else each for each in (a, b, rel_tol, abs_tol))
+    bound = fnp.maximum(rel_tol * fnp.maximum(abs(a), abs(b)), abs_tol)
+    return (a == b) | (fnp.isfinite(a) & fnp.isfinite(b) & (abs(a - b) <= bound))
+
+
+def _power(*args: Any, **kwargs: Any) -> Any:
+    if len(args) + len(kwargs) == 3 and any(type(each) is Tracer for each in (*args, *kwargs.values())):
+        raise refuse("pow(x, n, m) of traced integers has no operation. Write a loop: r = r * x % m")
+    return pow(*args, **kwargs)
+
+
+def _numbered_elements(array: Any) -> Any:
+    """Return `np.ndenumerate(x)`, of a traced array too."""
+    is_traced = type(array) is Tracer
+    return [(place, array[place]) for place in np.ndindex(array.shape)] if is_traced else np.ndenumerate(array)
 
 
 def _library_function(name: str) -> Callable[..., Any]:
@@ -177,12 +208,15 @@ def _nearest_remainder(x: Any, y: Any) -> Any:
 _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan",
          "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "abs", "power", "hypot", "copysign",
          "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod", "remainder", "cbrt",
-         "exp2"}
+         "exp2", "angle", "gcd", "lcm"}
+_OF_NONE: dict[str, Any] = {"hypot": 0.0, "gcd": 0, "lcm": 1}
+"""What functions of `math` of any number of arguments return for none."""
 _SPECIAL = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
 """Functions of `math`, with the names that they have in fxgrad.scipy.special."""
-TYPES: dict[Any, Callable[..., Any]] = {int: _int, float: _float, bool: _bool, complex: _complex, type: _type_of}
-"""What converted code calls in the place of Python's types."""
-ARRAYS: dict[Any, Callable[..., Any]] = {
-    np.array: _array,
+TYPES: dict[Any, Callable[..., Any]] = {
+    int: _int, float: _float, bool: _bool, complex: _complex, type: _type_of, np.ndenumerate: _numbered_elements}
+"""What converted code calls in the place of types of Python's and NumPy's."""
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    pow: _power, math.isclose: _is_close, np.array: _array,
     **{each: functools.partial(_asarray, each) for each in (np.asarray, np.asanyarray, np.ascontiguousarray)}}
-"""What it calls in the place of NumPy's builtin functions that make arrays of numbers."""
+"""What it calls in the place of builtin functions."""

@@ -59,6 +59,7 @@ from fxgrad.engine.control_flow.blocks import (
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.branches import choose, choose_at_hand
 from fxgrad.engine.control_flow.conditions import (
+    as_number,
     assertion,
     boolean,
     boolean_of,
@@ -70,6 +71,7 @@ from fxgrad.engine.control_flow.conditions import (
     is_true,
     not_,
     not_raising,
+    raised_flag,
     unset,
     without_traced_bools,
 )
@@ -78,7 +80,7 @@ from fxgrad.engine.control_flow.lending import Argument, entered, given_back, le
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
 from fxgrad.engine.control_flow.names import OPERATORS
 from fxgrad.engine.control_flow.numbers import (
-    ARRAYS,
+    FUNCTIONS,
     TYPES,
     as_int,
     function_of_math,
@@ -100,11 +102,12 @@ from fxgrad.engine.user_lines import function_name, is_library_file
 from fxgrad.lax.bodies import trace_body
 
 __all__ = [
-    "argument", "assertion", "attribute",
+    "argument", "as_number", "assertion", "attribute",
     "attributed", "augmented", "boolean", "called", "changing", "contains", "counted",
     "depth", "entered", "for_", "forget", "given_back", "if_", "if_expression", "in_try", "index", "is_none",
     "is_same", "is_true", "item", "known", "mutable", "not_", "not_raising", "numbered", "passed", "place",
-    "raising", "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots", "store_row", "stored",
+    "raised_flag", "raising", "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots", "store_row",
+    "stored",
     "text", "unset", "value_of", "value_set", "while_", "with_values", "without_traced_bools",
 ]
 """What converted code calls, by its own names: some are defined in other modules of this package."""
@@ -261,7 +264,7 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
         replaced = _BUILTINS.get(function)
         if replaced is not None:
             return replaced
-        if function.__module__ == "math":
+        if function.__module__ in ("math", "cmath"):
             return function_of_math(function)
         check_method(function)
         if type(function.__self__) is list and hasattr(_ListMethods, function.__name__):
@@ -689,7 +692,7 @@ def shown(value: Any) -> Any:
 
 
 _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
-                             sorted: _sorted, isinstance: is_instance, **ARRAYS}
+                             sorted: _sorted, isinstance: is_instance, **FUNCTIONS}
 _FUNCTIONS_OF_NUMPY = (np.ufunc, type(np.concatenate))
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
 """Functions of libraries whose results are new."""

@@ -26,7 +26,7 @@ from fxgrad.engine.control_flow.changes import (
     stored_names,
     with_methods,
 )
-from fxgrad.engine.control_flow.jumps import JumpLowering, UnsetFlags
+from fxgrad.engine.control_flow.jumps import JumpLowering, RaisedFlag, UnsetFlags
 from fxgrad.engine.control_flow.liveness import annotate
 from fxgrad.engine.control_flow.names import (
     CHANGES,
@@ -582,6 +582,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_UnsetFlags(self, node: UnsetFlags) -> Any:
         return self._unset(node.flags, node)
 
+    def visit_RaisedFlag(self, node: RaisedFlag) -> Any:
+        return self._call("raised_flag", [self.visit(each) for each in node.values], node)
+
     def _unset(self, flags: Sequence[str], at: ast.AST) -> ast.expr:
         return self._call("unset", [load(flag, at) for flag in flags], at)
 
@@ -703,10 +706,11 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        are_conditions = isinstance(node.op, ast.Add) and all(map(_is_condition, (node.left, node.right)))
+        of_conditions = {ast.Add: "counted", ast.Sub: "as_number"}.get(type(node.op)) if all(
+            map(_is_condition, (node.left, node.right))) else None
         self.generic_visit(node)
-        if are_conditions:
-            node.left, node.right = (self._call("counted", [each], each) for each in (node.left, node.right))
+        if of_conditions is not None:
+            node.left, node.right = (self._call(of_conditions, [each], each) for each in (node.left, node.right))
         return node
 
     def visit_Compare(self, node: ast.Compare) -> Any:

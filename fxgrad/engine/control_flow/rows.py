@@ -138,7 +138,7 @@ def _changed_rows(node: ast.For, arrays_of_rows: Mapping[str, Collection[str]]) 
     With each is the array. `arrays_of_rows` are the names whose arrays have the rows of the loops around.
     """
     sources = {name: array for name, each in _items(node.target, node.iter) if (array := _array_of(each)) is not None}
-    if not sources or node.orelse:
+    if not sources:
         return {}
     changed = stored_names(node.body) | {
         each.id for statement in walk_scope(node.body) if isinstance(statement, ast.Expr) and isinstance(
@@ -157,7 +157,8 @@ def _changed_rows(node: ast.For, arrays_of_rows: Mapping[str, Collection[str]]) 
         isinstance(array, ast.Name) and array.id in changed)}
     rows = {name: array for name, array in sources.items() if ast.dump(array) in arrays}
     roots = {name for array in rows.values() for name in _names(array)}
-    if not rows or rebound_names(node.body) & (roots | rows.keys()) or _names(node.target) & roots:
+    if not rows or rebound_names([*node.body, *node.orelse]) & (roots | rows.keys()) or (
+            _names(node.target) & roots) or not rows.keys().isdisjoint(_uses(node.orelse)):
         return {}
     return rows
 
@@ -202,6 +203,7 @@ class _Loops(ast.NodeTransformer):
                                 for name in rows if name in self._used_outside
                                 for context in (ast.Load(), ast.Store())]
         self._arrays = around
+        node.orelse = [each for statement in node.orelse for each in self.statements(statement)]
         after = placed(LastRows(last, ast.Load()), node.target)
         return [node, placed(ast.Expr(after), node.target)] if last else node
 
