@@ -222,6 +222,24 @@ def test_poisson(dtype: str) -> None:
 
 
 @pytest.mark.slow
+def test_categories_of_multinomial_are_steps_of_one_loop() -> None:
+    def lines(categories: int) -> int:
+        text = fxgrad.stablehlo(lambda key, p: fxgrad.random.multinomial(key, 9.0, p))(
+            fxgrad.random.key(0), np.full(categories, 1 / categories, np.float32))
+        return len(text.splitlines())
+
+    assert lines(20) < lines(3) + 200  # those of a cumulative sum
+    keys, shares = fxgrad.random.split(fxgrad.random.key(1), 5), np.array([0.2, 0.5, 0.3], np.float32)
+    rows = fxgrad.vmap(lambda key: fxgrad.random.multinomial(key, 9.0, shares))(keys)
+    np.testing.assert_array_equal(rows, [fxgrad.random.multinomial(key, 9.0, shares) for key in keys])
+    np.testing.assert_array_equal(rows.sum(1), 9.0)
+    assert fxgrad.random.multinomial(fxgrad.random.key(0), 3.0, np.zeros((2, 0), np.float32)).shape == (2, 0)
+    slope = fxgrad.grad(
+        lambda p: np.sum(fxgrad.random.multinomial(fxgrad.random.key(0), 9.0, p) * np.arange(3.0)))(shares)
+    np.testing.assert_array_equal(slope, np.zeros(3, np.float32))
+
+
+@pytest.mark.slow
 def test_binomial_and_multinomial() -> None:
     n, p = np.array([0.0, 5.0, 50.0, 500.0]), np.array([[0.1], [0.5], [0.9]])
     for shape in (None, (2, 3, 4)):
