@@ -12,6 +12,7 @@ import scipy.stats
 
 import fxgrad
 from fxgrad import dtypes
+from fxgrad.engine.ops import xla_kernels
 
 pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
 
@@ -416,3 +417,22 @@ def test_derivatives_of_vectors() -> None:
 def test_all_samplers_of_jax_are_here() -> None:
     theirs = {name for name in dir(jax.random) if not name.startswith("_")} - {"random_gamma_p", "Key"}  # no samplers
     assert theirs == set(fxgrad.random.__all__)
+
+
+@pytest.mark.slow
+def test_un_jitted_draws_compile_for_few_sizes_and_are_those_of_all() -> None:
+    traced: list[Any] = []
+
+    def kernel(keys: Any, a: Any) -> Any:
+        traced.append(a.shape)
+        return xla_kernels.gamma(keys, a, False)
+
+    draw, keys = xla_kernels.draws_on_cpu(kernel, each_alone=True), fxgrad.random.split(fxgrad.random.key(2), 3)
+    a = np.linspace(0.3, 9.0, 5200).astype(np.float32)
+    for size in (1, 2, 5, 8, 100, 117, 128, 4500, 4600, 5120, 5200):
+        found, = draw(keys[0], a[:size])
+        np.testing.assert_array_equal(found, fxgrad.jit(fxgrad.random.gamma)(keys[0], a[:size]))
+    rows = np.resize(a, (3, 2, 7))
+    np.testing.assert_array_equal(draw(keys, rows)[0], [fxgrad.random.gamma(key, row) for key, row in zip(
+        keys, rows, strict=True)])
+    assert traced == [(1,), (8,), (128,), (4608,), (5120,), (5632,), (8, 16)]
