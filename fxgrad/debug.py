@@ -18,7 +18,7 @@ from fxgrad.engine.analyses.key_reuse import refuse_key_reuse
 from fxgrad.engine.core.cache_keys import StructuralKey
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.callback import debug_callback_p, host_function
-from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, nth_name, trace_flat
+from fxgrad.engine.frontend.flat import argument_leaf_names, check_leaf, nth_name, require_function, trace_flat
 from fxgrad.engine.frontend.formats import check_format
 from fxgrad.engine.lazy_names import lazy_getattr
 from fxgrad.engine.tracing.tape import bind
@@ -289,6 +289,8 @@ def check_key_reuse(fun: Callable[..., Any]) -> Callable[..., Any]:
         ...
     fxgrad.errors.KeyReuseError: a random key is used twice: ...
     """
+    require_function("check_key_reuse", fun)
+
     @functools.wraps(fun, updated=())
     @hide_frames
     def checked(*args: Any, **kwargs: Any) -> Any:

@@ -168,6 +168,8 @@ _UFUNC = type(sys.modules["numpy"].add) if "numpy" in sys.modules else ()
 _SCALARS = sys.modules["numpy"].generic if "numpy" in sys.modules else ()
 NOTHING_INSTEAD = "fxgrad.numpy lists what takes traced arrays"
 """Stands in hints where no call is known that does the same."""
+_WITHOUT_MEANING = frozenset({"workers", "overwrite_x", "plan", "overwrite_a", "overwrite_b", "check_finite"})
+"""Options of SciPy's that change no result, left out of what is to be written."""
 _LAYOUTS = frozenset({"asanyarray", "ascontiguousarray", "asfortranarray", "asarray_chkfinite", "require"})
 """Functions that differ from `asarray` in where and how numbers lie in memory."""
 
@@ -191,7 +193,8 @@ def _math_hint(call: ast.Call, name: str) -> Hint:
 def _renamed_hint(call: ast.Call, path: str) -> Hint | None:
     if not _exists(path):
         return None
-    own = ast.Call(ast.parse(f"fxgrad.{path}", mode="eval").body, call.args, call.keywords)
+    kept = [each for each in call.keywords if each.arg not in _WITHOUT_MEANING]
+    own = ast.Call(ast.parse(f"fxgrad.{path}", mode="eval").body, call.args, kept)
     return Hint(node_text(call), f"Write {node_text(own)}")
 
 
@@ -204,7 +207,8 @@ def _scipy_hint(call: ast.Call, function: ast.expr, module: str, name: str) -> H
             path = ".".join(filter(None, ["scipy", package, known_as.removeprefix("scipy.")]))
             if _exists(path):
                 return _renamed_hint(call, path)
-    return Hint(node_text(call),
+    found = _renamed_hint(call, f"numpy.fft.{name}") if "fft" in parts else None
+    return found or Hint(node_text(call),
                 "fxgrad.scipy has no function of this name. If jax has one, write fxgrad.from_jax(f)(x)")
 
 
@@ -220,11 +224,11 @@ def _item_hint(running: RunningCode, item: ast.Subscript) -> Hint | None:
 
 
 def _exists(path: str) -> bool:
-    """Return whether `fxgrad.<path>` exists."""
+    """Return whether `fxgrad.<path>` is a function or a class."""
     found: Any = sys.modules["fxgrad"]
     for name in path.split("."):
         found = getattr(found, name, None)
-    return found is not None
+    return callable(found)
 
 
 def _resolve_name(frame: FrameType, expression: ast.expr) -> Any:

@@ -41,6 +41,7 @@ from fxgrad.engine.core.program import (
     Variable,
     inner_first,
     join_scopes,
+    require_program,
 )
 from fxgrad.engine.core.program_properties import (
     ProgramAttribute,
@@ -63,13 +64,14 @@ from fxgrad.engine.derivation.simplify import (
     simplify_for_display,
 )
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.frontend.calling import require_all_paths, require_program, trace_program, trace_with_values
+from fxgrad.engine.frontend.calling import require_all_paths, trace_program, trace_with_values
 from fxgrad.engine.frontend.flat import (
     NoValues,
     Transformation,
     argument_aval,
     leaf_aval,
     parameter_names,
+    require_function,
     title_of,
     transformation,
 )
@@ -107,5 +109,5 @@ __all__ = [
     "library_function", "linearize_program", "live_equations", "memoize", "merge_equal_equations", "operation",
     "output_types", "parameter_names", "parse_source", "primitives", "program_property", "pull_back_steps",
     "record_joint", "region_roles", "region_scope", "remove_dead_code", "replace_programs", "require_all_paths",
-    "require_program", "simplify", "simplify_for_display", "source_line", "source_lines", "time_text", "title_of",
-    "trace_program", "trace_with_values", "transform_rule", "transformation", "user_location"]
+    "require_function", "require_program", "simplify", "simplify_for_display", "source_line", "source_lines",
+    "time_text", "title_of", "trace_program", "trace_with_values", "transform_rule", "transformation", "user_location"]

@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.flat import check_leaf, constant_name
+from fxgrad.engine.frontend.flat import TracedCall, check_leaf, constant_name
+from fxgrad.engine.frontend.operands import is_concrete
 from fxgrad.engine.higher_order.branch import bind_branches
 from fxgrad.engine.ops.comparison import ne
 from fxgrad.engine.ops.select import clamp
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.provenance import note_results
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError
+from fxgrad.errors import ArgumentError, DTypeError, FxgradError, IndexingError, ShapeError
 from fxgrad.lax.bodies import check_function, flatten_checked, join_branches, result_paths, trace_body
 
 _NONE: Any = object()
@@ -27,10 +29,11 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
          linear: Any = None) -> Any:  # noqa: ARG001  (jax has it, and gives it no meaning)
     """Return `true_fun(*operands)` if the scalar `pred` is true, and `false_fun(*operands)` if not.
 
-    Both are traced; one is computed. Under `vmap` with a `pred` that differs between entries both are computed, and no
-    derivative or NaN of the branch not taken reaches the result. The operands and results are containers of arrays;
-    both functions must return the same structure, shapes and dtypes. `operand` is an older way to pass one operand;
-    `linear` has no effect here.
+    Both are traced; one is computed. With a known `pred`, as un-jitted, an index or a value that the function not taken
+    cannot have, such as `x[k]` behind `k < len(x)`, is no error. Under `vmap` with a `pred` that differs between
+    entries both are computed, and no derivative or NaN of the branch not taken reaches the result. The operands and
+    results are containers of arrays; both functions must return the same structure, shapes and dtypes. `operand` is an
+    older way to pass one operand; `linear` has no effect here.
 
     Raises `ShapeError` or `DTypeError` if `pred` is no scalar, or if the outputs differ in type, and `TreeError` if
     they differ in structure, naming the first path.
@@ -50,7 +53,8 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
             f"cond: pred must be a scalar, got {aval}. Reduce it with fnp.all(pred) or fnp.any(pred) to choose once, "
             "or use fnp.where to choose for each element"))
     number = pred if aval.dtype == dtypes.bool_ else ne(pred, 0)
-    return _choose("cond", convert(number, dtypes.int32), (false_fun, true_fun), ("false_fun", "true_fun"), operands)
+    return _choose("cond", convert(number, dtypes.int32), (false_fun, true_fun), ("false_fun", "true_fun"), operands,
+                   int(bool(pred)) if type(pred) is not Tracer and is_concrete(pred) else None)
 
 
 @hide_frames
@@ -58,7 +62,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     """Return `branches[index](*operands)`; an index out of range means the first or the last branch.
 
     `index` is an integer scalar. All branches are traced and one is computed; they must return the same structure,
-    shapes and dtypes, with errors as in `cond`.
+    shapes and dtypes, with errors as in `cond`, and those of branches that a known `index` does not take.
 
     >>> import fxgrad.numpy as fnp
     >>> [float(switch(index, [lambda x: x, lambda x: 2 * x, lambda x: x * x], 5.0)) for index in (0, 1, 2, 7)]
@@ -83,14 +87,27 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     limited = min(max(index, 0), last) if type(index) is int else clamp(
         np.zeros((), aval.dtype), index, np.array(min(last, int(np.iinfo(aval.dtype).max)), aval.dtype))
     return _choose("switch", convert(limited, dtypes.int32), branches,
-                   [f"branches[{number}]" for number in range(len(branches))], operands)
+                   [f"branches[{number}]" for number in range(len(branches))], operands,
+                   min(max(int(index), 0), last) if type(index) is not Tracer and is_concrete(index) else None)
 
 
 def _choose(what: str, index: Any, functions: Sequence[Callable[..., Any]], names: Sequence[str],
-            operands: Sequence[Any]) -> Any:
+            operands: Sequence[Any], taken: int | None) -> Any:
+    """Return the result of the function at `index`, which is `taken` where that is known while tracing."""
     given = flatten_checked(what, tuple(operands), "operands")
-    traced = [trace_body(what, function, lambda *tracers, function=function: function(*given.rebuild(tracers)),
-                         given.avals, given.names, given.structure.children()) for function in functions]
+
+    def trace(number: int) -> TracedCall | None:
+        function = functions[number]
+        try:
+            return trace_body(what, function, lambda *tracers: function(*given.rebuild(tracers)), given.avals,
+                              given.names, given.structure.children())
+        except (ArithmeticError, LookupError, ValueError) as error:
+            if taken in (None, number) or (isinstance(error, FxgradError) and not isinstance(error, IndexingError)):
+                raise
+            return None  # its numbers are such that it is not taken
+
+    found = [trace(number) for number in range(len(functions))]
+    traced = [found[taken] if call is None else call for call in found]
     # In the user's order, since messages name the branch that comes first.
     order = [1, 0] if what == "cond" else range(len(traced))
     joined = join_branches(what, [functions[number] for number in order], [names[number] for number in order],

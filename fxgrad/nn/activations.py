@@ -278,8 +278,9 @@ def gelu(x: Any, approximate: bool = True) -> Any:
         return multiply(multiply(0.5, x), apply(erfc_p, multiply(negative(x), math.sqrt(0.5))))
     # The cube of 41 overflows in float16, where tanh is 1 from 4 on.
     bounded = clip(x, -16.0, 16.0) if aval_of(x).dtype == np.float16 else x
-    inner = multiply(math.sqrt(2 / math.pi), add(bounded, multiply(0.044715, integer_pow(bounded, 3))))
-    return multiply(x, multiply(0.5, add(1.0, hyperbolic_tangent(inner))))
+    # (1 + tanh(u)) / 2 = sigmoid(2u), which keeps its digits where tanh is nearly -1.
+    return multiply(x, sigmoid(multiply(math.sqrt(8 / math.pi), add(
+        bounded, multiply(0.044715, integer_pow(bounded, 3))))))
 
 
 @show_function

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import (
     as_array_operand,
@@ -38,25 +40,24 @@ _NORMS = ("backward", "ortho", "forward")
 
 
 def _as_operand(name: str, kind: str, a: Any) -> Any:
-    """Return real numbers for rfft and complex ones for the others, of 32 or 64 bits."""
+    """Return real numbers for rfft and complex ones for the others; half precision as 32 bits, as in NumPy."""
     a, = inexact_operands(a)
     dtype = aval_of(a).dtype
     if kind == "rfft" and dtypes.is_complex(dtype):
         raise DTypeError(at_user_line(f"{name}: not defined for {dtype.name}; it takes real numbers. Pass a.real, or "
                                       f"use {name.replace('rfft', 'fft').replace('ihfft', 'ifft')}"))
     if dtypes.is_floating(dtype) and dtype.itemsize < 4:
-        raise DTypeError(at_user_line(f"{name}: not defined for {dtype.name}; it takes float32, float64, complex64 and "
-                                      "complex128. Convert first: x.astype('float32')"))
-    return a if kind == "rfft" else convert(a, dtypes.complex_dtype(dtype), aval_of(a).weak)
+        dtype = dtypes.float32
+    return convert(a, dtype if kind == "rfft" else dtypes.complex_dtype(dtype), aval_of(a).weak)
 
 
 def _many(name: str, kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> Any:
-    """Return the transform over `axes`, after padding with zeros or cutting to the sizes `s`."""
+    """Return the transform over `axes`, after padding with zeros or cutting to the sizes `s`, but for those of -1."""
     if norm not in (None, *_NORMS):
         raise ArgumentError(at_user_line(f"{name}: norm={norm!r}; it is one of 'backward', 'ortho', 'forward'"))
     a = _as_operand(name, kind, a)
     rank = len(shape_of(a))
-    if s is not None and not isinstance(s, Sequence):
+    if s is not None and not isinstance(s, Sequence | np.ndarray):
         raise ArgumentError(at_user_line(f"{name}: s={s!r}; a sequence of sizes is needed, one for each axis"))
     if axes is None:
         axes = range(rank) if s is None else range(rank - len(s), rank)
@@ -69,7 +70,8 @@ def _many(name: str, kind: str, a: Any, s: Any, axes: Any, norm: str | None) -> 
         return a
     lengths = [shape_of(a)[place] for place in places]
     if s is not None:
-        lengths = [length if each is None else as_integer(name, each) for each, length in zip(s, lengths, strict=True)]
+        sizes = [-1 if each is None else as_integer(name, each) for each in s]
+        lengths = [length if size == -1 else size for size, length in zip(sizes, lengths, strict=True)]
     elif kind == "irfft":
         lengths[-1] = max(2 * (lengths[-1] - 1), 0)
     if any(length < 1 for length in lengths):
@@ -101,6 +103,8 @@ def _resize(a: Any, axis: int, size: int) -> Any:
 def _one(name: str, kind: str, a: Any, n: int | None, axis: int, norm: str | None) -> Any:
     if isinstance(axis, Sequence):
         raise ArgumentError(at_user_line(f"{name}: axis={axis!r}; one integer is needed. fftn takes several axes"))
+    if n is not None and as_integer(name, n) < 1:
+        raise ShapeError(at_user_line(f"{name}: ({n},) points; at least one is needed along each axis"))
     return _many(name, kind, a, None if n is None else [n], [axis], norm)
 
 
@@ -111,7 +115,8 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
     """Return the Fourier transform along `axis`, sum_j a[j] exp(-2πi jk/n), of `n` points; complex.
 
     The array is cut, or padded with zeros, to `n` points. `norm` selects the transform that is divided by n: the
-    inverse one (None or "backward"), this one ("forward"), or each by the root of n ("ortho"). float32 gives complex64.
+    inverse one (None or "backward"), this one ("forward"), or each by the root of n ("ortho"). float32 and half
+    precision give complex64.
 
     >>> fft([1.0, 0.0, 0.0, 0.0])
     array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j])
@@ -174,6 +179,8 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 
 def fftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
     """Return `fft` along several axes, by default all, cut or padded to the sizes `s` (by default of the last axes).
+
+    An axis whose size is -1 is left as it is.
 
     >>> fftn([[1.0, 1.0], [1.0, 1.0]])
     array([[4.+0.j, 0.+0.j],
@@ -263,8 +270,8 @@ def irfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1
 
 def _points(name: str, n: Any) -> int:
     count = as_integer(name, n)
-    if not count:
-        raise ArgumentError(at_user_line(f"{name}: n must not be 0"))
+    if count < 1:
+        raise ArgumentError(at_user_line(f"{name}: n must be positive, got {count}"))
     return count
 
 
@@ -316,6 +323,6 @@ def ifftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
 def _roll_axes(name: str, x: Any, axes: int | Sequence[int] | None, shift: Any) -> Any:
     x = as_array_operand(x)
     rank = len(shape_of(x))
-    given = range(rank) if axes is None else axes if isinstance(axes, Sequence) else [axes]
+    given = range(rank) if axes is None else axes if np.ndim(axes) else [axes]
     places = tuple(axis_of(name, axis, rank) for axis in given)
     return roll(x, tuple(shift(shape_of(x)[place]) for place in places), places)

@@ -176,8 +176,11 @@ def std(a: Any, axis: Axis = None, dtype: Any = None, out: Any = None, ddof: flo
         where: Any = None, mean: Any = None, correction: float | None = None) -> Any:
     """Return the standard deviation over `axis`, the square root of the variance; the arguments are those of `var`.
 
-    >>> float(std([1.0, 3.0]))
-    1.0
+    Its derivative at equal numbers is NaN, as in jax. With `fxgrad.nan_safe` it is 0; or write `sqrt(var(a) + 1e-12)`.
+
+    >>> import fxgrad, numpy as np
+    >>> float(std([1.0, 3.0])), fxgrad.grad(fxgrad.nan_safe(std))(np.ones(2))
+    (1.0, array([0., 0.]))
     """
     return sqrt(var(a, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction))
 

@@ -19,9 +19,9 @@ from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.cumulative import cumsum
 from fxgrad.engine.ops.exponential import log, log1p
-from fxgrad.engine.ops.joining import stack, unstack
 from fxgrad.engine.ops.ordering import argsort, sort
 from fxgrad.engine.ops.parts import floor
+from fxgrad.engine.ops.random import random_split_p
 from fxgrad.engine.ops.reductions import argmax
 from fxgrad.engine.ops.samplers import random_binomial_p, random_poisson_p
 from fxgrad.engine.ops.select import where
@@ -30,6 +30,7 @@ from fxgrad.engine.ops.structural import broadcast_to, convert, move_axis, resha
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
+from fxgrad.lax.loops import scan
 from fxgrad.numpy.ordering import searchsorted
 from fxgrad.numpy.rearranging import take
 from fxgrad.random.continuous import gumbel_draws
@@ -205,13 +206,12 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
     """Return how many of `n` draws are in each category (the last axis), of probabilities `p`.
 
     `shape` is that of the result, by default that of `p`. Raises `ArgumentError` for an invalid key, `DTypeError` for
-    dtypes that are not floating.
+    dtypes that are not floating. The categories are the steps of a loop; `unroll` is that of `scan`.
 
     >>> import fxgrad, numpy as np
     >>> float(np.sum(fxgrad.random.multinomial(fxgrad.random.key(0), 10, np.array([0.2, 0.3, 0.5]))))
     10.0
     """
-    del unroll  # the categories are drawn one by one here
     key, wanted = one_key("multinomial", key), float_dtype("multinomial", dtype)
     inner = dtypes.inexact_dtype(own_dtype(n, p))
     shape = drawn_shape("multinomial", shape_of(as_array_operand(p)) if shape is None else shape, p)
@@ -221,11 +221,14 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
     shares = move_axis(spread_parameter(p, shape, inner), len(shape) - 1, 0)
     left = cumsum(shares, 0, reverse=True)
     ratios = minimum(maximum(div(shares, where(eq(left, 0.0), 1.0, left)), 0.0), 1.0)
-    remaining, counts = broadcast_to(as_parameter(n, inner), shape[:-1]), []
-    for subkey, ratio in zip(subkeys(key, shape[-1]), unstack(ratios, 0), strict=True):
-        counts.append(bind(random_binomial_p, subkey, remaining, ratio, dtype=inner)[0])
-        remaining = sub(remaining, counts[-1])
-    return convert(stack(counts, len(shape) - 1), wanted) if counts else np.zeros(shape, wanted)
+
+    def draw(remaining: Any, category: tuple[Any, Any]) -> tuple[Any, Any]:
+        count = bind(random_binomial_p, category[0], remaining, category[1], dtype=inner)[0]
+        return sub(remaining, count), count
+
+    keys = bind(random_split_p, key, shape=shape[-1:])[0]
+    counts = scan(draw, broadcast_to(as_parameter(n, inner), shape[:-1]), (keys, ratios), unroll=unroll)[1]
+    return convert(move_axis(counts, 0, len(shape) - 1), wanted)
 
 
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:

@@ -17,7 +17,8 @@ from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import UNSHARED, WITH_LITERALS, trace_at
-from fxgrad.errors import FxgradError
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import ArgumentError, FxgradError
 from fxgrad.testing.numbers import TOLERANCES, LawError, describe_arguments, direction, mismatch, widen
 
 
@@ -26,6 +27,10 @@ class Case:
 
     def __init__(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any], fixed: Sequence[int],
                  tolerance: float) -> None:
+        if not isinstance(primitive, Primitive):
+            raise ArgumentError(at_user_line(
+                f"check_primitive takes a primitive, got a {type(primitive).__name__}. Primitives are in "
+                "fxgrad.extend.primitives; derivatives of functions are checked by fxgrad.testing.check_grads"))
         self.primitive, self.args, self.params = primitive, [np.asarray(arg)[()] for arg in args], params
         self.tolerance, self.law = tolerance, ""
         self.inexact = [place for place, arg in enumerate(self.args)

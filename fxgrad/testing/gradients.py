@@ -11,7 +11,7 @@ import numpy as np
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.avals import Literal
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.frontend.flat import function_origin, leaf_aval
+from fxgrad.engine.frontend.flat import function_origin, leaf_aval, require_function
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import UNSHARED_SELECTIVE, trace_at
@@ -66,6 +66,7 @@ def check_grads(f: Callable[..., Any], args: Sequence[Any], order: int = 2, mode
     >>> check_grads(lambda x: fnp.sin(x) * x, (1.5,), order=3)
     >>> check_grads(lambda x: fnp.sin(x) * x, (1.5,), order=3, complex_step=True)
     """
+    require_function("check_grads", f, "f, (x,)")
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown or not modes or order < 1:
         raise ArgumentError(at_user_line(f"check_grads: modes={tuple(modes)!r}, order={order!r}; some of {MODES} and "
@@ -136,6 +137,7 @@ class _Case:
 
     def __init__(self, what: str, f: Callable[..., Any], args: Sequence[Any], atol: float | None, rtol: float | None,
                  eps: float | None, err_msg: str) -> None:
+        require_function(what, f, f"f, f_{what.removeprefix('check_')}, (x,)")
         leaves, self.structure = tree.flatten(tuple(args))
         self.title = f"{err_msg + ': ' if err_msg else ''}{what}({function_name(f)})"
         self.values = [_float64(leaf) for leaf in leaves]

@@ -8,7 +8,7 @@ from typing import Any
 
 from fxgrad import config
 from fxgrad.errors import ProgramSyntaxError
-from fxgrad.extend import Cache, Program, ProgramAttribute, Tracer, Variable
+from fxgrad.extend import Cache, Program, ProgramAttribute, Tracer, Variable, require_program
 from fxgrad.extend.analyses import check_program
 from fxgrad.extend.sizes import SymbolicDim
 from fxgrad.text.equality import equal
@@ -69,7 +69,7 @@ def check_text(program: Program) -> None:
     Programs that contain Python objects have no text and are skipped, as are those with jax's symbolic sizes, which
     occur when a program is exported.
     """
-    values = [*program.constants, *_operand_values(program)]
+    values = [*require_program("check_text", program).constants, *_operand_values(program)]
     is_jaxs = not all(isinstance(size, int | SymbolicDim) for aval in program.in_avals for size in aval.shape)
     if is_jaxs or any(isinstance(value, Tracer) or is_opaque(value) for value in values):
         return

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from fxgrad.extend import Program
+from fxgrad.extend import Program, require_program
 from fxgrad.text.color import highlight, user_names
 from fxgrad.text.consoles import file_console
 from fxgrad.text.text_writer import WIDTH, program_text
@@ -26,7 +26,7 @@ def render(program: Program, *, color: bool | None = None, **options: Any) -> Te
     >>> render(program, source=False).plain.splitlines()[0]
     'program function(x: f64*) -> f64*:'
     """
-    text = program_text(program, **options)
+    text = program_text(require_program("render", program), **options)
     styled = not os.environ.get("NO_COLOR") if color is None else color
     return highlight(text, user_names(program)) if styled else Text(text)
 
@@ -59,6 +59,7 @@ def print_program(program: Program, *, color: bool | None = None, file: Any = No
     program function(x: f64*) -> f64*:
       return x + 1.0
     """
+    require_program("print_program", program)
     console = file_console(file, force_terminal=True if color else None,
                            no_color=None if color is None else not color, highlight=False)
     if console.is_terminal:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.extend import Atom, Literal, Program, Variable
+from fxgrad.extend import Atom, Literal, Program, Variable, require_program
 from fxgrad.text.values import declared_fields
 
 
@@ -24,7 +24,7 @@ def equal(first: Program, second: Program) -> bool:
     False
     """
     compared: set[tuple[int, int]] = set()
-    pending = [(first, second)]
+    pending = [(require_program("equal", first), require_program("equal", second))]
     while pending:
         pair = pending.pop()
         key = id(pair[0]), id(pair[1])

@@ -15,7 +15,19 @@ import numpy as np
 
 from fxgrad import dtypes, tree, tree_util
 from fxgrad.errors import UnsupportedError
-from fxgrad.extend import Atom, Aval, Equation, Integer, Literal, NoValues, Program, Tracer, Variable, inner_first
+from fxgrad.extend import (
+    Atom,
+    Aval,
+    Equation,
+    Integer,
+    Literal,
+    NoValues,
+    Program,
+    Tracer,
+    Variable,
+    inner_first,
+    require_program,
+)
 from fxgrad.extend.sizes import SymbolicDim
 from fxgrad.text.json_reader import FORMAT, VERSION, from_json
 from fxgrad.text.names import variable_names
@@ -37,7 +49,7 @@ def to_json(program: Program, *, indent: int | None = None) -> str:
     Raises `UnsupportedError` for a program with Python objects among its parameters (callbacks, rules of `custom_jvp`
     and `custom_vjp`).
     """
-    return json.dumps(document(program), indent=indent)
+    return json.dumps(document(require_program("to_json", program)), indent=indent)
 
 
 def document(program: Program, array: Callable[[Any], dict[str, Any]] | None = None,

@@ -26,6 +26,7 @@ from fxgrad.extend import (
     Provenance,
     Source,
     Variable,
+    require_program,
 )
 from fxgrad.text.sources import AssignedNames, Places, Sources, Span, Targets, name_at
 
@@ -111,7 +112,7 @@ def variable_names(program: Program, sources: Sources | None = None) -> dict[Var
 
     `sources`, if given, keeps the source files that it reads, for several programs.
     """
-    names = own_names(program, sources or Sources())
+    names = own_names(require_program("variable_names", program), sources or Sources())
     letters = UniqueNames([*names.values()]).letters()
     inputs = [*program.inputs[program.captured:], *program.inputs[:program.captured]]  # in the order of the text
     for var in itertools.chain(inputs, *(equation.outputs for equation in program.equations)):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal as OneOf
 from typing import NamedTuple
 
-from fxgrad.extend import Atom, Aval, Equation, Literal, Program, Variable, primitives
+from fxgrad.extend import Atom, Aval, Equation, Literal, Program, Variable, primitives, require_program
 from fxgrad.text.color import ansi, user_names
 from fxgrad.text.compact_writer import CompactWriter, scopes_of
 from fxgrad.text.definitions import ProgramLabels, is_call
@@ -57,6 +57,7 @@ def program_text(program: Program, *, style: Style = "compact", source: bool = T
     Raises `ValueError` for an unknown style.
     """
     limit = int(constants) if not isinstance(constants, bool) else (1 << 62 if constants else -1)
+    require_program("program_text", program)
     shown = unfold_calls(program) if unfold else program
     if style not in _WRITERS:
         raise ValueError(f"program_text: there is no style {style!r}; there are {', '.join(map(repr, _WRITERS))}")

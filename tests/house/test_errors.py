@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -243,3 +244,54 @@ def test_every_class_is_in_the_page() -> None:
             assert f"| `{name}` |" in page
             assert name in (errors.__doc__ or "")
             assert "Cure:" in (cls.__doc__ or "") or cls is errors.ProgramSyntaxError
+
+
+OF_PROGRAMS = [
+    *(getattr(fxgrad, name) for name in (
+        "infer_roles", "inline", "outline", "replace_pattern", "scalarize", "simplify", "subprogram", "traffic")),
+    *(getattr(fxgrad.text, name) for name in (
+        "check_text", "equal", "print_program", "program_text", "render", "to_json", "variable_names")),
+    fxgrad.extend.definitions]
+OF_FUNCTIONS = [
+    (fxgrad.saved_residuals, "f, x"), (fxgrad.print_saved_residuals, "f, x"), (fxgrad.closure_convert, "f, x"),
+    (fxgrad.auto_axes, "f)(x"), (fxgrad.benchmark, "f)(x"), (fxgrad.debug.check_key_reuse, "f)(x"),
+    (fxgrad.explain_retraces, "f)(x"), (fxgrad.value_and_hessian, "f)(x"), (fxgrad.stablehlo, "f)(x"),
+    (fxgrad.testing.check_grads, "f, (x,)"), (fxgrad.testing.check_jvp, "f, f_jvp, (x,)"),
+    (fxgrad.testing.check_vjp, "f, f_vjp, (x,)")]
+
+
+def arguments_of(function: Callable[..., Any], first: Any) -> list[Any]:
+    """Return `first` for each argument that `function` needs."""
+    needed = [each for each in inspect.signature(function).parameters.values()
+              if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return [first] * max(len(needed), 1)
+
+
+@pytest.mark.parametrize("function", OF_PROGRAMS)
+def test_what_takes_a_program_says_so_of_anything_else(function: Callable[..., Any]) -> None:
+    name = function.__name__
+    for value, kind in ((unit, "function"), (jit(unit), "function"), (make_program(unit), "function"),
+                        (ONES, "ndarray"), (None, "NoneType"), (jit(unit).lower(ONES), "Lowered")):
+        hint = f". Write {name}(fxgrad.make_program(f)(x))" if kind == "function" else ""
+        text = f"{name} takes a program, got a {kind}{hint}\n"
+        with pytest.raises(errors.ArgumentError, match=f"^{re.escape(text)}"):
+            function(*arguments_of(function, value))
+
+
+@pytest.mark.parametrize(("function", "arguments"), OF_FUNCTIONS)
+def test_what_takes_a_function_says_so_of_anything_else(function: Callable[..., Any], arguments: str) -> None:
+    name = function.__name__.removeprefix("print_")
+    for value, kind in ((ONES, "ndarray"), (jit(unit).lower(ONES), "Lowered")):
+        text = f"{name} takes a function, got a {kind}. Write {name}({arguments}), not {name}(f(x))\n"
+        with pytest.raises(errors.ArgumentError, match=f"^{re.escape(text)}"):
+            function(*arguments_of(function, value))
+
+
+def test_checks_of_primitives_and_feeds_of_models_say_what_they_take() -> None:
+    with pytest.raises(errors.ArgumentError, match=(
+            r"^check_primitive takes a primitive, got a ufunc\. Primitives are in fxgrad\.extend\.primitives; "
+            r"derivatives of functions are checked by fxgrad\.testing\.check_grads\n")):
+        fxgrad.testing.check_primitive(np.sin, ONES)
+    with pytest.raises(errors.ArgumentError, match=(
+            r"^onnx\.feeds takes a model, got a function\. Write feeds\(fxgrad\.onnx\.to_onnx\(f\)\(x\), x\)\n")):
+        fxgrad.onnx.feeds(unit, ONES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import checkpoint, grad, hvp, jacfwd, jacrev, jit, lax, linearize, vjp, vmap
+from fxgrad.errors import ShapeError
 from fxgrad.extend import aval_of
 from fxgrad.lax import bodies
 from fxgrad.numpy import at
@@ -303,6 +305,26 @@ def test_a_dtype_and_weakness_stay_where_no_lane_is_live() -> None:
     for table in (np.arange(3, dtype=np.float32), np.arange(3, dtype=np.int8), fnp.arange(3) * (1 + 2j)):
         for indices in (np.array([3, 3], np.uint8), np.array([3, 3], np.int16)):
             assert vmap(lambda k, table=table: f(k, table))(indices).dtype == table.dtype
+
+
+@pytest.mark.parametrize("kind", [np.asarray, jax.device_put])
+def test_numbers_that_the_function_not_taken_cannot_have_are_no_error_where_the_predicate_is_known(kind: Any) -> None:
+    x = kind(X.astype(np.float32))
+
+    def entry(k: int, x: Any) -> Any:
+        return lax.cond(k < 3, lambda: x[k], lambda: 0.0)
+
+    for k, value in ((1, X[1]), (4, 0.0)):
+        for found in (entry(k, x), jit(entry, static_argnums=0)(k, x)):
+            np.testing.assert_array_equal(found, np.float32(value))
+        np.testing.assert_array_equal(grad(entry, argnums=1)(k, x), (np.arange(3) == k).astype(np.float32))
+    assert lax.switch(2, [lambda: math.sqrt(-1), lambda: {}["a"], lambda: 1.0 / 4]) == 0.25
+    with pytest.raises(ZeroDivisionError):
+        lax.switch(5, [lambda: 1.0, lambda: 1.0 / 0])
+    with pytest.raises(IndexError, match="0 is out of range"):
+        jit(lambda n, x: lax.cond(n > 0, lambda: x[0], lambda: 0.0))(0, kind(np.zeros(0, np.float32)))
+    with pytest.raises(ShapeError, match="the shapes must be equal"):
+        lax.cond(True, lambda: 0.0, lambda: x)
 
 
 # --- inputs of every kind -----------------------------------------------------------------------------------

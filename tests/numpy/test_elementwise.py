@@ -252,4 +252,9 @@ def test_messages() -> None:
         "add: where= is not supported, since other elements would stay undefined. Write where(condition, add(...), "
         "other)")
     assert message(fnp.subtract, x > 0, x > 0, error=DTypeError) == (
-        "subtract: not defined for bool; it takes numeric dtypes. Convert first, for example x.astype('float32')")
+        "subtract: not defined for bool; it takes numeric dtypes. Write 1 * x for the numbers 0 and 1, or ^ and ~ for "
+        "logic")
+    assert message(fxgrad.jit(lambda a, b: (a > b) - (a < b)), 1.0, 2.0, error=DTypeError).startswith(
+        "subtract: not defined for bool; it takes numeric dtypes. Write 1 * x for the numbers 0 and 1, or ^ and ~ ")
+    for sign in (lambda a, b: 1 * (a > b) - 1 * (a < b), fxgrad.jit(lambda a, b: 1 * (a > b) - 1 * (a < b))):
+        assert [int(sign(1.0, b)) for b in (0.0, 1.0, 2.0)] == [1, 0, -1]

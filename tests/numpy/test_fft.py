@@ -14,6 +14,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
+from fxgrad import dtypes
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from fxgrad.testing import check_grads
 from tests.support.with_numpy import assert_equal, draw
@@ -58,6 +59,33 @@ def test_several_axes(name: str, norm: str | None) -> None:
     if name in MANY:
         check(name, a[0], norm=norm)
         check(name, a[0], norm=norm, axes=(1,))
+
+
+def test_sizes_of_minus_one_and_arrays_of_sizes() -> None:
+    for name in MANY + PLANE:
+        a = operand(name, CUBE.real, CUBE)
+        for options in ({"axes": (0, 1), "s": (-1, 4)}, {"axes": (0, -1), "s": [3, -1]},
+                        {"axes": [2, 0], "s": np.array([-1, -1])}):
+            expected = getattr(np.fft, name)(a, **options)
+            for call in (getattr(fnp.fft, name), fxgrad.jit(getattr(np.fft, name), static_argnames=("s", "axes"))):
+                given = {key: tuple(value) for key, value in options.items()} if call is not getattr(
+                    fnp.fft, name) else options
+                assert_equal(call(a, **given), expected, name)
+    for shift in ("fftshift", "ifftshift"):
+        np.testing.assert_array_equal(getattr(fnp.fft, shift)(CUBE, np.array([0, 2])),
+                                      getattr(np.fft, shift)(CUBE, (0, 2)))
+
+
+@pytest.mark.parametrize("half", [np.float16, dtypes.bfloat16])
+def test_half_precision_is_transformed_as_float32(half: Any) -> None:
+    a = X.astype(half)
+    for name in (*ONE, *MANY):
+        result = getattr(fnp.fft, name)(a)
+        np.testing.assert_array_equal(result, getattr(fnp.fft, name)(a.astype(np.float32)))
+        assert result.dtype == (np.float32 if name in ("irfft", "hfft", "irfftn") else np.complex64)
+    slope = fxgrad.grad(lambda a: fnp.sum(fnp.abs(fnp.fft.fft(a)) ** 2))(a)
+    assert slope.dtype == half
+    np.testing.assert_allclose(slope.astype(float), 2 * X.shape[-1] * a.astype(float), rtol=2e-2)
 
 
 def test_more_axes_than_xla_takes() -> None:
@@ -133,13 +161,13 @@ def test_names_and_signatures_are_jax_s() -> None:
 MESSAGES: dict[str, tuple[type[Exception], Callable[[], Any], str]] = {
     "complex": (DTypeError, lambda: fnp.fft.rfft(Z),
                 "rfft: not defined for complex128; it takes real numbers. Pass a.real, or use fft"),
-    "half": (DTypeError, lambda: fnp.fft.fft(np.ones(3, np.float16)),
-             ("fft: not defined for float16; it takes float32, float64, complex64 and complex128. Convert first: "
-              "x.astype('float32')")),
     "norm": (ArgumentError, lambda: fnp.fft.fft(X, norm="unit"),
              "fft: norm='unit'; it is one of 'backward', 'ortho', 'forward'"),
     "points": (ShapeError, lambda: fnp.fft.fft(np.zeros(0)),
                "fft: (0,) points; at least one is needed along each axis"),
+    "negative n": (ShapeError, lambda: fnp.fft.fft(X, n=-1),
+                   "fft: (-1,) points; at least one is needed along each axis"),
+    "negative points": (ArgumentError, lambda: fnp.fft.fftfreq(-3), "fftfreq: n must be positive, got -3"),
     "axes": (AxisError, lambda: fnp.fft.fftn(X, axes=(0, -2)),
              "fftn: axes=(0, -2) names an axis twice; name each once"),
     "sizes": (ArgumentError, lambda: fnp.fft.fftn(X, s=(1, 2), axes=(0,)),

@@ -312,8 +312,8 @@ def test_numbers_taken_from_arrays_are_strong() -> None:
 
 
 def test_additions_to_bools_are_refused() -> None:
-    message = re.escape("scatter_add: not defined for bool; it takes numeric dtypes. Convert first, for example "
-                        "x.astype('float32')")
+    message = re.escape("scatter_add: not defined for bool; it takes numeric dtypes. Write 1 * x for the numbers 0 and "
+                        "1, or ^ and ~ for logic")
     for call in (lambda x: fnp.at(x)[0].add(True), fxgrad.jit(lambda x: fnp.at(x)[0].add(True))):
         with pytest.raises(DTypeError, match=message):
             call(_MASK)

@@ -12,6 +12,7 @@ import scipy.stats
 
 import fxgrad
 from fxgrad import dtypes
+from fxgrad.engine.ops import xla_kernels
 
 pytestmark = pytest.mark.slow  # jax, the oracle, compiles in every test; the laws and the examples are quick
 
@@ -222,6 +223,24 @@ def test_poisson(dtype: str) -> None:
 
 
 @pytest.mark.slow
+def test_categories_of_multinomial_are_steps_of_one_loop() -> None:
+    def lines(categories: int) -> int:
+        text = fxgrad.stablehlo(lambda key, p: fxgrad.random.multinomial(key, 9.0, p))(
+            fxgrad.random.key(0), np.full(categories, 1 / categories, np.float32))
+        return len(text.splitlines())
+
+    assert lines(20) < lines(3) + 200  # those of a cumulative sum
+    keys, shares = fxgrad.random.split(fxgrad.random.key(1), 5), np.array([0.2, 0.5, 0.3], np.float32)
+    rows = fxgrad.vmap(lambda key: fxgrad.random.multinomial(key, 9.0, shares))(keys)
+    np.testing.assert_array_equal(rows, [fxgrad.random.multinomial(key, 9.0, shares) for key in keys])
+    np.testing.assert_array_equal(rows.sum(1), 9.0)
+    assert fxgrad.random.multinomial(fxgrad.random.key(0), 3.0, np.zeros((2, 0), np.float32)).shape == (2, 0)
+    slope = fxgrad.grad(
+        lambda p: np.sum(fxgrad.random.multinomial(fxgrad.random.key(0), 9.0, p) * np.arange(3.0)))(shares)
+    np.testing.assert_array_equal(slope, np.zeros(3, np.float32))
+
+
+@pytest.mark.slow
 def test_binomial_and_multinomial() -> None:
     n, p = np.array([0.0, 5.0, 50.0, 500.0]), np.array([[0.1], [0.5], [0.9]])
     for shape in (None, (2, 3, 4)):
@@ -398,3 +417,22 @@ def test_derivatives_of_vectors() -> None:
 def test_all_samplers_of_jax_are_here() -> None:
     theirs = {name for name in dir(jax.random) if not name.startswith("_")} - {"random_gamma_p", "Key"}  # no samplers
     assert theirs == set(fxgrad.random.__all__)
+
+
+@pytest.mark.slow
+def test_un_jitted_draws_compile_for_few_sizes_and_are_those_of_all() -> None:
+    traced: list[Any] = []
+
+    def kernel(keys: Any, a: Any) -> Any:
+        traced.append(a.shape)
+        return xla_kernels.gamma(keys, a, False)
+
+    draw, keys = xla_kernels.draws_on_cpu(kernel, each_alone=True), fxgrad.random.split(fxgrad.random.key(2), 3)
+    a = np.linspace(0.3, 9.0, 5200).astype(np.float32)
+    for size in (1, 2, 5, 8, 100, 117, 128, 4500, 4600, 5120, 5200):
+        found, = draw(keys[0], a[:size])
+        np.testing.assert_array_equal(found, fxgrad.jit(fxgrad.random.gamma)(keys[0], a[:size]))
+    rows = np.resize(a, (3, 2, 7))
+    np.testing.assert_array_equal(draw(keys, rows)[0], [fxgrad.random.gamma(key, row) for key, row in zip(
+        keys, rows, strict=True)])
+    assert traced == [(1,), (8,), (128,), (4608,), (5120,), (5632,), (8, 16)]

@@ -44,7 +44,7 @@ def test_convolutions_as_scipy(name: str, one: Any, other: Any, mode: str) -> No
         np.testing.assert_allclose(np.sum(slope * one), 2 * np.sum(expected ** 2), rtol=1e-12)
 
 
-@pytest.mark.parametrize("norm", [None, "ortho"])
+@pytest.mark.parametrize("norm", [None, "ortho", "forward"])
 @pytest.mark.parametrize("name", ["dct", "idct", "dctn", "idctn"])
 def test_cosine_transforms_as_scipy(name: str, norm: str | None) -> None:
     ours, theirs = getattr(fxgrad.scipy.fft, name), getattr(scipy.fft, name)
@@ -58,6 +58,22 @@ def test_cosine_transforms_as_scipy(name: str, norm: str | None) -> None:
         swapped = {"s": (9, 2), "axes": (1, 0)}
         expected = theirs(A, norm=norm, **swapped)
         np.testing.assert_allclose(ours(A, norm=norm, **swapped), expected, rtol=5e-12, atol=5e-15)
+        for numbers in ({"axes": 1}, {"s": 9, "axes": 0}, {"s": np.array([9, -1])}):
+            np.testing.assert_allclose(ours(A, norm=norm, **numbers), theirs(A, norm=norm, **numbers), rtol=5e-12,
+                                       atol=5e-15)
+    else:
+        for n in (0, -1):
+            with pytest.raises(errors.ShapeError, match=rf"^{name}: {n} points; at least one is needed\n"):
+                ours(A, n=n)
+    complex_numbers = A + 1j * A[::-1]
+    for options in ({}, {"axes": (0,)} if several else {"axis": 0, "n": 5}):
+        np.testing.assert_allclose(ours(complex_numbers, norm=norm, **options),
+                                   theirs(complex_numbers, norm=norm, **options), rtol=5e-12, atol=5e-15)
+    halves = ours(A.astype(np.float16), norm=norm)
+    np.testing.assert_array_equal(halves, ours(A.astype(np.float16).astype(np.float32), norm=norm))
+    assert halves.dtype == np.float32
+    with pytest.raises(errors.ArgumentError, match="norm='unit'; it is one of 'backward', 'ortho', 'forward'"):
+        ours(A, norm="unit")
     assert ours(A.astype(np.float32), norm=norm).dtype == np.float32
     slope = fxgrad.grad(lambda x: np.sum(ours(x, norm=norm) ** 2))(A)
     np.testing.assert_allclose(np.sum(slope * A), 2 * np.sum(theirs(A, norm=norm) ** 2), rtol=1e-12)

@@ -11,6 +11,7 @@ from jax.sharding import AxisType
 
 from fxgrad.engine import tree
 from fxgrad.engine.api.compiled import jit
+from fxgrad.engine.frontend.flat import require_function
 from fxgrad.engine.frontend.placing import place_array, shardings_of_leaves
 from fxgrad.engine.frontend.strict import require_array
 from fxgrad.engine.tracebacks import hide_frames
@@ -58,7 +59,8 @@ def auto_axes(f: Callable[..., Any] | None = None, /, *, axes: str | tuple[str, 
     """
     if f is None:
         return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
-    function = _require_function("auto_axes", f)
+    require_function("auto_axes", f)
+    function: Callable[..., Any] = f
     compiled = jit(function)
 
     @functools.wraps(function)
@@ -89,7 +91,8 @@ def explicit_axes(f: Callable[..., Any] | None = None, /, *, axes: str | tuple[s
     """
     if f is None:
         return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)
-    function = _require_function("explicit_axes", f)
+    require_function("explicit_axes", f)
+    function: Callable[..., Any] = f
 
     @functools.wraps(function)
     @hide_frames
@@ -97,12 +100,6 @@ def explicit_axes(f: Callable[..., Any] | None = None, /, *, axes: str | tuple[s
         sharding = _required_sharding("explicit_axes", "in_sharding", in_sharding, kwargs)
         return function(*_place_arrays("explicit_axes", args, sharding), **kwargs)
     return call
-
-
-def _require_function(what: str, f: Any) -> Callable[..., Any]:
-    if not callable(f):
-        raise ArgumentError(at_user_line(f"{what} takes a function, got a {type(f).__name__}. Write {what}(f)(x)"))
-    return f  # type: ignore[no-any-return]
 
 
 def _required_sharding(what: str, name: str, given: Any, kwargs: dict[str, Any]) -> Any:

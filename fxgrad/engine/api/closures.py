@@ -9,7 +9,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import match_trees
 from fxgrad.engine.api.custom import custom_vjp
 from fxgrad.engine.core.avals import struct_aval
-from fxgrad.engine.frontend.flat import plain_outside, trace_flat, transformation
+from fxgrad.engine.frontend.flat import plain_outside, require_function, trace_flat, transformation
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of
@@ -70,6 +70,7 @@ def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callab
     >>> float(fxgrad.grad(solve)(3.0))
     2.0
     """
+    require_function("closure_convert", fun, "f, x")
     return hoist_closure(fun, example_args)
 
 

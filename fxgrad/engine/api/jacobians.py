@@ -236,7 +236,7 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
     if of is not None and not (has_aux or holomorphic):
         kept = Differentiation("grad", of, argnums).trace
 
-    @transformation(what, of or fun, argnums)
+    @transformation(what, fun if of is None else of, argnums)
     @hide_frames
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
         selected = select_arguments(what, fun, argnums, args)

@@ -8,7 +8,7 @@ from typing import Any
 from fxgrad.engine import tree
 from fxgrad.engine.api.compiled import jit
 from fxgrad.engine.core.program import Program
-from fxgrad.engine.frontend.flat import transformation
+from fxgrad.engine.frontend.flat import require_function, transformation
 from fxgrad.engine.tracebacks import hide_frames
 
 
@@ -30,6 +30,7 @@ def stablehlo(fun: Callable[..., Any] | Program, *, lines: bool = False, **optio
     >>> [line.split(":")[0].strip() for line in text.splitlines() if "cosine" in line]
     ['%0 = stablehlo.cosine %arg0']
     """
+    require_function("stablehlo", fun)
     jitted = fun if hasattr(fun, "lower") and not options else jit(fun, **{"keep_unused": True, **options})
 
     @transformation("stablehlo", fun)

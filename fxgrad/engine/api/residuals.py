@@ -19,6 +19,7 @@ from fxgrad.engine.frontend.flat import (
     nth_name,
     parameter_names,
     refuse_repeated_effects,
+    require_function,
     trace_flat,
 )
 from fxgrad.engine.higher_order.checkpoint import checkpoint_p
@@ -145,6 +146,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Re
     >>> [str(residual.aval) for residual in saved_residuals(lambda x: fnp.sum(fnp.sin(x)), np.ones(3))]
     ['f64[3]']
     """
+    require_function("saved_residuals", f, "f, x")
     names = argument_leaf_names(f, args, None, kwargs)
     leaves, structure = tree.flatten((args, kwargs))
     avals = [check_leaf(leaf, "saved_residuals", nth_name(names, index)) for index, leaf in enumerate(leaves)]

@@ -39,15 +39,11 @@ class MadeFor(NamedTuple):
 class Stage:
     """A jax stage (`Traced`, `Lowered`, `Compiled`) whose methods all keep 64-bit dtypes."""
 
-    __slots__ = ("_as_they_are", "_captured", "_find_failed", "_made_for", "_run", "_stage")
+    __slots__ = ("_captured", "_find_failed", "_made_for", "_stage")
 
     def __init__(self, stage: Any, made_for: MadeFor, captured: tuple[Any, ...] = ()) -> None:
         self._stage, self._made_for = stage, made_for
         self._captured = captured  # values before the arguments
-        # Bound once: a call of a compiled stage takes a few microseconds, and each look-up counts.
-        run = getattr(stage, "__call__", None)  # noqa: B004  (only compiled stages have it)
-        self._run: Any = functools.partial(run, *captured) if captured and run is not None else run
-        self._as_they_are: frozenset[type] = frozenset()  # types of arguments that need no x64 scope
         self._find_failed: Callable[[Args, Kwargs], Any] | None = None
 
     def with_flag(self, find_failed: Callable[[Args, Kwargs], Any] | None) -> Stage:
@@ -65,8 +61,57 @@ class Stage:
             return value.children()[0] if name == "out_tree" else value[0]
         return self._wrap_method(value) if callable(value) else value
 
+    def __repr__(self) -> str:
+        name, expected = self._made_for
+        types = ", ".join(f"{each}: {aval}" for each, aval in zip(expected.names, expected.avals, strict=True))
+        return f"<jit({name}), {type(self._stage).__name__.lower()}: {types}>"
+
+    def _wrap_method(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def in_scope(*args: Any, **kwargs: Any) -> Any:
+            with x64():
+                result = method(*args, **kwargs)
+            return stage_of(result, self._made_for, self._captured).with_flag(self._find_failed) if isinstance(
+                result, (*_CLASSES,)) else result
+        return in_scope
+
+
+_OF_RESULTS = frozenset({"out_tree", "out_info", "output_shardings", "output_formats", "output_layouts"})
+"""Attributes that describe the results."""
+
+
+def _is_narrow(value: Any) -> bool:
+    """Return whether `value` is a concrete `jax.Array` of a dtype that jax keeps whatever its x64 mode."""
+    return isinstance(value, jax.Array) and not is_jax_tracer(value) and isinstance(
+        value.dtype, np.dtype) and value.dtype not in WIDE
+
+
+class Traced(Stage):
+    """A function traced for certain types, with its jaxpr; `lower()` returns the next stage."""
+
+    __slots__ = ()
+
+
+class Lowered(Stage):
+    """A function lowered to StableHLO, `as_text()`; `compile()` returns the next stage."""
+
+    __slots__ = ()
+
+
+class Compiled(Stage):
+    """A function compiled by XLA, called with arguments of the types that it was compiled for."""
+
+    __slots__ = ("_as_they_are", "_run")
+
+    def __init__(self, stage: Any, made_for: MadeFor, captured: tuple[Any, ...] = ()) -> None:
+        super().__init__(stage, made_for, captured)
+        # Bound once: a call takes a few microseconds, and each look-up counts.
+        run = stage.__call__
+        self._run: Any = functools.partial(run, *captured) if captured else run
+        self._as_they_are: frozenset[type] = frozenset()  # types of arguments that need no x64 scope
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a compiled stage.
+        """Run the compiled function.
 
         Raises `ArgumentError`, a `TypeError`, for arguments that it was not made for, and `CheckError` for a failed
         check.
@@ -110,48 +155,6 @@ class Stage:
                 f"jit({name}) was compiled ahead of time for other arguments", f"jit({name})", args, kwargs,
                 f"Convert them, lower and compile for these types too, or call jit({name}), which compiles by itself "
                 f"for what is new")) from None
-
-    def __repr__(self) -> str:
-        name, expected = self._made_for
-        types = ", ".join(f"{each}: {aval}" for each, aval in zip(expected.names, expected.avals, strict=True))
-        return f"<jit({name}), {type(self._stage).__name__.lower()}: {types}>"
-
-    def _wrap_method(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def in_scope(*args: Any, **kwargs: Any) -> Any:
-            with x64():
-                result = method(*args, **kwargs)
-            return stage_of(result, self._made_for, self._captured).with_flag(self._find_failed) if isinstance(
-                result, (*_CLASSES,)) else result
-        return in_scope
-
-
-_OF_RESULTS = frozenset({"out_tree", "out_info", "output_shardings", "output_formats", "output_layouts"})
-"""Attributes that describe the results."""
-
-
-def _is_narrow(value: Any) -> bool:
-    """Return whether `value` is a concrete `jax.Array` of a dtype that jax keeps whatever its x64 mode."""
-    return isinstance(value, jax.Array) and not is_jax_tracer(value) and isinstance(
-        value.dtype, np.dtype) and value.dtype not in WIDE
-
-
-class Traced(Stage):
-    """A function traced for certain types, with its jaxpr; `lower()` returns the next stage."""
-
-    __slots__ = ()
-
-
-class Lowered(Stage):
-    """A function lowered to StableHLO, `as_text()`; `compile()` returns the next stage."""
-
-    __slots__ = ()
-
-
-class Compiled(Stage):
-    """A function compiled by XLA, called with arguments of the types that it was compiled for."""
-
-    __slots__ = ()
 
 
 _CLASSES: dict[type, type[Stage]] = {

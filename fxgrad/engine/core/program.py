@@ -10,7 +10,8 @@ from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.faces import face
 from fxgrad.engine.core.jaxprs import EquationAsJaxpr, ProgramAsJaxpr
 from fxgrad.engine.core.primitive import Cost, Primitive
-from fxgrad.engine.user_lines import file_name
+from fxgrad.engine.user_lines import at_user_line, file_name
+from fxgrad.errors import ArgumentError
 
 
 class Variable:
@@ -379,6 +380,14 @@ class Program(ProgramAsJaxpr):
         """
         face("check")(self)
         return self
+
+
+def require_program(what: str, value: Any) -> Program:
+    """Return `value` if it is a program; raise `ArgumentError` if not."""
+    if isinstance(value, Program):
+        return value
+    hint = f". Write {what}(fxgrad.make_program(f)(x))" if callable(value) else ""
+    raise ArgumentError(at_user_line(f"{what} takes a program, got a {type(value).__name__}{hint}"))
 
 
 _FIELDS = ("inputs", "equations", "outputs", "captured", "constants", "signature")

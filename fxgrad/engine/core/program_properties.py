@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.primitive import Primitive
-from fxgrad.engine.core.program import Equation, Program, Variable, subprograms
+from fxgrad.engine.core.program import Equation, Program, Variable, require_program, subprograms
 
 Kind = TypeVar("Kind")
 
@@ -49,7 +49,11 @@ def program_property(find: Callable[[Program], Kind]) -> Callable[[Program], Kin
     """Compute `find(program)` once for each program: it depends on the program alone, and is not None."""
     @functools.wraps(find)
     def of(program: Program) -> Kind:
-        found: Kind | None = program.attributes.get(find)
+        try:
+            found: Kind | None = program.attributes.get(find)
+        except AttributeError:
+            require_program(find.__name__, program)
+            raise
         if found is None:
             found = program.attributes[find] = find(program)
         return found

@@ -8,7 +8,7 @@ from typing import Any
 from fxgrad.engine import config, dtypes
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.cache_keys import param_key
-from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Program, Provenance, Variable
+from fxgrad.engine.core.program import PRIMAL, Atom, Equation, Program, Provenance, Variable, require_program
 from fxgrad.engine.core.program_properties import ProgramAttribute, is_effectful
 from fxgrad.engine.core.regions import rewrite_programs
 from fxgrad.engine.core.sources import at_source
@@ -93,6 +93,7 @@ def simplify(program: Program) -> Program:
     >>> len(program.equations), len(simplify(program).equations)
     (3, 2)
     """
+    require_program("simplify", program)
     if is_shown(current.get()):
         return _simplify(program, as_written=False)
     live, merged = live_equations(program), MergedEquations()

@@ -38,14 +38,6 @@ from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, TreeError, UnsupportedError
 
 
-def require_program(what: str, value: Any) -> Program:
-    """Return `value` if it is a program; raise `ArgumentError` if not."""
-    if isinstance(value, Program):
-        return value
-    hint = f". Write {what}(fxgrad.make_program(f)(x))" if callable(value) else ""
-    raise ArgumentError(at_user_line(f"{what} takes a program, got a {type(value).__name__}{hint}"))
-
-
 def call_program(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a program on containers like those it was traced with, or on a flat list without a signature."""
     expected = len(program.inputs) - len(program.constants)

@@ -74,12 +74,17 @@ def title_of(function: Any) -> str:
     return f"{made.what}({inner}, {wrt})"
 
 
+def require_function(what: str, value: Any, arguments: str = "f)(x") -> None:
+    """Raise `ArgumentError` unless `value` is callable; `arguments` are those of a right call of `what`."""
+    if not callable(value):
+        raise ArgumentError(at_user_line(
+            f"{what} takes a function, got a {type(value).__name__}. Write {what}({arguments}), not {what}(f(x))"))
+
+
 def transformation(what: str, function: Callable[..., Any], argnums: Any = None,
                    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator for the wrapper that `what(function)` returns: copy name, docstring and signature."""
-    if not callable(function):
-        raise ArgumentError(at_user_line(
-            f"{what} takes a function, got a {type(function).__name__}. Write {what}(f)(x), not {what}(f(x))"))
+    require_function(what, function)
     if argnums is not None:
         require_positions(what, "argnums", argnums)
 

@@ -59,8 +59,10 @@ def check_kind(name: str, kind: str, *avals: Aval) -> None:
         if not KINDS[kind](aval.dtype):
             fitting = next(example for example in ("float32", "int32", "complex64")
                            if KINDS[kind](dtypes.SUPPORTED[example]))
-            raise DTypeError(f"{name}: not defined for {aval.dtype.name}; it takes {kind} dtypes. "
-                             f"Convert first, for example x.astype('{fitting}')")
+            # Python's bools, which are no arrays, may have been traced.
+            cure = ("Write 1 * x for the numbers 0 and 1, or ^ and ~ for logic" if aval.dtype == dtypes.bool_ and
+                    kind == "numeric" else f"Convert first, for example x.astype('{fitting}')")
+            raise DTypeError(f"{name}: not defined for {aval.dtype.name}; it takes {kind} dtypes. {cure}")
 
 
 def check_same_dtype(name: str, *avals: Aval) -> None:

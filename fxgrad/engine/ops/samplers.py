@@ -33,8 +33,12 @@ _FLOPS = 1000
 """The work of one draw: a few hashes and logarithms."""
 
 
-def _sampler(name: str, kernel: Callable[..., Any], result: Callable[..., DType], jvp: Rule = NO_TANGENT) -> Primitive:
-    """Return the record of a sampler; `result(dtype, **params)` is the dtype of draws from parameters of `dtype`."""
+def _sampler(name: str, kernel: Callable[..., Any], result: Callable[..., DType], jvp: Rule = NO_TANGENT,
+             each_alone: bool = False) -> Primitive:
+    """Return the record of a sampler; `result(dtype, **params)` is the dtype of draws from parameters of `dtype`.
+
+    `each_alone`: whether a draw is the same however many others there are.
+    """
     def abstract(keys: Aval, *parameters: Aval, **params: Any) -> list[Aval]:
         check_keys(name, keys)
         check_kind(name, "floating", *parameters)
@@ -57,8 +61,8 @@ def _sampler(name: str, kernel: Callable[..., Any], result: Callable[..., DType]
         outputs = abstract(*avals, **params)
         return Cost(_FLOPS * outputs[0].size, total_bytes(avals, outputs))
 
-    primitive = register(Primitive(name=name, abstract=abstract, numpy=xla_kernels.draws_on_cpu(kernel), xla=xla,
-                                   jvp=jvp, transpose=NOT_LINEAR, batch=batch, cost=cost))
+    primitive = register(Primitive(name=name, abstract=abstract, numpy=xla_kernels.draws_on_cpu(kernel, each_alone),
+                                   xla=xla, jvp=jvp, transpose=NOT_LINEAR, batch=batch, cost=cost))
     return primitive
 
 
@@ -80,7 +84,8 @@ def _gamma_jvp(primals: list[Any], tangents: list[Any], *, log_space: bool) -> t
     return draws, [mul(tangents[1], slope)]
 
 
-random_gamma_p = _sampler("random_gamma", xla_kernels.gamma, lambda dtype, *, log_space: dtype, _gamma_jvp)
+random_gamma_p = _sampler("random_gamma", xla_kernels.gamma, lambda dtype, *, log_space: dtype, _gamma_jvp,
+                          each_alone=True)
 
 
 def random_gamma(keys: Any, a: Any, log_space: bool = False) -> Any:

@@ -47,16 +47,23 @@ def elementwise_on_cpu(rule: Callable[..., Any]) -> Callable[..., Any]:
         shape, size = arrays[0].shape, arrays[0].size
         if size > FEW:
             return kernel(*arrays)[0]
-        enough = max(8, 1 << (size - 1).bit_length())
+        enough = _rounded_up(size)
         return kernel(*(np.resize(array, enough) for array in arrays))[0][:size].reshape(shape)
     return numpy
 
 
-def draws_on_cpu(kernel: Callable[..., Any]) -> Callable[..., list[Any]]:
+def _rounded_up(size: int) -> int:
+    """Return the next power of 2, or from `FEW` on the next multiple of an eighth of the last one."""
+    power = 1 << (size - 1).bit_length()
+    return max(8, power) if size <= FEW else -(-size // (power >> 4)) * (power >> 4)
+
+
+def draws_on_cpu(kernel: Callable[..., Any], each_alone: bool) -> Callable[..., list[Any]]:
     """Return the `numpy` rule of a sampler, `kernel(keys, *parameters, **params)`; parameters start with key axes.
 
-    Compiling takes up to a second. The draws from a key depend on their number alone, not on their shape; so each row
-    is flattened to a vector, and the keys are repeated to the next power of 2, unless there is one.
+    Compiling takes seconds. The draws from a key depend on their number alone, not on their shape, and not even on
+    their number if `each_alone`: if no loop goes on for all while one is rejected. So each row is flattened to a
+    vector, which is then repeated to the next of few lengths; and so are the keys, unless there is one.
     """
     drawn = on_cpu(lambda lax, *operands, **params: [kernel(*operands, **params)])
 
@@ -65,13 +72,14 @@ def draws_on_cpu(kernel: Callable[..., Any]) -> Callable[..., list[Any]]:
         shape, count = parameters[0].shape, keys.size
         if count == 0 or count > FEW or parameters[0].size == 0:
             return drawn(keys, *parameters, **params)
+        size = parameters[0].size // count
+        each = np.resize(np.arange(size), _rounded_up(size) if each_alone and size > 1 else size)
+        rows = [np.reshape(parameter, (count, size))[:, each] for parameter in parameters]
         if count == 1:
-            rows = [np.reshape(parameter, -1) for parameter in parameters]
-            return [drawn(keys.reshape(()), *rows, **params)[0].reshape(shape)]
-        enough = max(8, 1 << (count - 1).bit_length())
-        chosen = np.resize(np.arange(count), enough)
-        rows = [np.reshape(parameter, (count, -1))[chosen] for parameter in parameters]
-        return [drawn(keys.reshape(-1)[chosen], *rows, **params)[0][:count].reshape(shape)]
+            return [drawn(keys.reshape(()), *(row[0] for row in rows), **params)[0][:size].reshape(shape)]
+        chosen = np.resize(np.arange(count), _rounded_up(count))
+        drawn_rows = drawn(keys.reshape(-1)[chosen], *(row[chosen] for row in rows), **params)[0]
+        return [drawn_rows[:count, :size].reshape(shape)]
     return numpy
 
 

@@ -33,8 +33,11 @@ def norm(x: Any, ord: Any = None, axis: int | Sequence[int] | None = None, keepd
     Without `axis`: of the whole array, which must be a vector or a matrix if `ord` is given. `ord` is that of
     `vector_norm` and `matrix_norm`. Raises `ArgumentError` for other numbers of axes.
 
-    >>> float(norm([3.0, 4.0]))
-    5.0
+    The derivative of the root at 0 is NaN, as in jax. With `fxgrad.nan_safe` it is 0, the least of the subgradients.
+
+    >>> import fxgrad, numpy as np
+    >>> float(norm([3.0, 4.0])), fxgrad.grad(fxgrad.nan_safe(norm))(np.zeros(2))
+    (5.0, array([0., 0.]))
     """
     x, = promote_inexact(as_array_operand(x))
     axes = axes_of("norm", axis, len(shape_of(x)))

@@ -80,6 +80,9 @@ def feeds(model: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
     >>> fxgrad.onnx.feeds(model, {"x": np.ones(2, "f")}, 3.0)
     {'p.x': array([1., 1.], dtype=float32), 'k': array(3.)}
     """
+    if not hasattr(model, "graph"):
+        raise ArgumentError(at_user_line(
+            f"onnx.feeds takes a model, got a {type(model).__name__}. Write feeds(fxgrad.onnx.to_onnx(f)(x), x)"))
     leaves, inputs = tree.leaves((args, kwargs)), model.graph.input
     if len(leaves) != len(inputs):
         raise ArgumentError(at_user_line(

@@ -16,8 +16,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from fxgrad import clear_caches, jit, make_program, tree
-from fxgrad.errors import ArgumentError, FxgradError
-from fxgrad.extend import Transformation, at_user_line, time_text, title_of
+from fxgrad.errors import FxgradError
+from fxgrad.extend import Transformation, require_function, time_text, title_of
 from fxgrad.text.tables import Report, add_row, new_table
 from fxgrad.tools.profiling.timing import Figures, Timed, in_turns
 from fxgrad.tools.retracing.watching import explain_retraces
@@ -118,9 +118,7 @@ def benchmark(fun: Callable[..., Any], *, seconds: float = 0.5, rounds: int = 15
     >>> list(found.ways), found.agrees
     (['un-jitted', 'generated', 'compiled'], True)
     """
-    if not callable(fun):
-        raise ArgumentError(at_user_line(
-            f"benchmark takes a function, got a {type(fun).__name__}. Write benchmark(f)(x), not benchmark(f(x))"))
+    require_function("benchmark", fun)
     made = getattr(fun, "transformed", None)
     is_jitted = type(made) is Transformation and made.what == "jit"
     plain = made.function if is_jitted and made is not None else fun

@@ -19,7 +19,7 @@ import jax.monitoring
 from rich.table import Table
 
 from fxgrad import errors
-from fxgrad.extend import Program, at_user_line, file_name, parameter_names, title_of
+from fxgrad.extend import Program, file_name, parameter_names, require_function, title_of
 from fxgrad.extend.tracing import Run, Tape, is_jitted_frame, observe_traces, user_line
 from fxgrad.text.tables import Report
 from fxgrad.tools.retracing.causes import ADVICE, FIRST, RetraceCause, differences, first_difference, nearest_call
@@ -326,10 +326,7 @@ def explain_retraces(fun: Callable[..., Any] | None = None) -> Any:
     """
     if fun is None:
         return _report_of_block()
-    if not callable(fun):
-        raise errors.ArgumentError(at_user_line(
-            f"explain_retraces takes a function, got a {type(fun).__name__}. Write explain_retraces(f)(x), not "
-            "explain_retraces(f(x))"))
+    require_function("explain_retraces", fun)
     return Explained(fun)
 
 

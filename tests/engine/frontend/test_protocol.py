@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.fft
 import scipy.special
 
 import fxgrad
@@ -252,6 +253,10 @@ def test_windows_of_numpy_are_recorded() -> None:
     (lambda x: np.vectorize(abs)(x), "np.vectorize(abs)(x)", "Write fxgrad.numpy.vectorize(abs)(...)"),
     (lambda x: np.float32(x), "np.float32(x)", "Write x.astype('float32')"),
     (lambda x: np.array([x, x]), "np.array([x, x])", "Write fxgrad.numpy.array([x, x])"),
+    (lambda x: scipy.fft.rfft(x, 4, norm="ortho"), "scipy.fft.rfft(x, 4, norm='ortho')",
+     "Write fxgrad.numpy.fft.rfft(x, 4, norm='ortho')"),
+    (lambda x: scipy.fft.dct(x, n=2), "scipy.fft.dct(x, n=2)", "Write fxgrad.scipy.fft.dct(x, n=2)"),
+    (lambda x: scipy.fft.fftn(x, workers=2), "scipy.fft.fftn(x, workers=2)", "Write fxgrad.numpy.fft.fftn(x)"),
     (lambda x: math.lgamma(x), "math.lgamma(x)", "Write fxgrad.scipy.special.gammaln(x)"),
     (lambda x: math.hypot(x, 2.0), "math.hypot(x, 2.0)", "Write fxgrad.numpy.hypot(x, 2.0)"),
     # Neither the base of the logarithm, nor the sign of the remainder, nor the tolerance is that of NumPy's function.
