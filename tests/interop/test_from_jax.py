@@ -158,7 +158,7 @@ def test_settings_of_promotion_and_of_generators_are_those_of_each_call() -> Non
             (jax.numpy_dtype_promotion("strict"), add, matrix, "no available implicit dtype promotion"),
             (jax.numpy_rank_promotion("raise"), add, matrix, "could not be broadcast together"),
             (jax.default_prng_impl("rbg"), draws, single, "key<rbg>")):
-        with setting, pytest.raises((ValueError, TypeError, UnsupportedError), match=error):
+        with setting, pytest.raises((ValueError, TypeError, errors.UnsupportedError), match=error):
             function(x)
     np.testing.assert_array_equal(draws(single), expected)
 
