@@ -33,6 +33,7 @@ from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval, check_dtype, keys_to_jax
+from fxgrad.engine.core.cache_keys import tree_key
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize, needs_x64, program_property
 from fxgrad.engine.dtypes import DType, float0, from_jax, is_64bit, is_key
@@ -361,9 +362,9 @@ def bind_captured(traced: TracedCall, structure: TreeDef, name: str, inline: boo
             np.array([value for value in values if isinstance(value, np.generic) and value.dtype == dtype])
             for dtype in _packed_dtypes(layout)]
     if options is None:
-        executable = memoize(traced.program, ("jit", structure, traced.out_tree, layout, inline, on_meshes, rolls),
-                             lambda: _compile_program(traced.program, traced.out_tree, layout, name, on_meshes, rolls,
-                                                      {"inline": inline}))
+        key = "jit", structure, tree_key(traced.out_tree), layout, inline, on_meshes, rolls
+        executable = memoize(traced.program, key, lambda: _compile_program(
+            traced.program, traced.out_tree, layout, name, on_meshes, rolls, {"inline": inline}))
     else:
         executable = _compile_program(traced.program, traced.out_tree, layout, name, on_meshes, rolls, options)
     return Bound(functools.partial(executable, captured), traced.program)
