@@ -126,8 +126,10 @@ def parameter_names(function: Any, count: int) -> list[str]:
                 names.append(parameter.name)
             elif parameter.kind is parameter.VAR_POSITIONAL:
                 names.extend(f"{parameter.name}[{index}]" for index in range(count - len(names)))
-    except (TypeError, ValueError):
-        pass  # builtins have no signature
+    except (TypeError, ValueError):  # builtins have no signature, nor have ufuncs before version 2.4 of NumPy
+        function = inspect.unwrap(function)
+        if isinstance(function, np.ufunc):
+            names = ["x"] if function.nin == 1 else [f"x{number + 1}" for number in range(function.nin)]
     names.extend(f"argument {index}" for index in range(len(names), count))
     return names[:count]
 
