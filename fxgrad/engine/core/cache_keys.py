@@ -82,7 +82,8 @@ def comparison_key(value: Any) -> Hashable:
     if kind is tuple:
         return kind, *map(comparison_key, value)
     if kind is float or kind is complex or isinstance(value, np.generic):
-        return cache_key(value)
+        key: Hashable = cache_key(value)
+        return key
     try:
         hash(value)
     except TypeError:
