@@ -462,6 +462,10 @@ def asks(w: Any) -> Any:
     return np.sum(w)
 
 
+def adds_a_range(w: Any) -> Any:
+    return np.sum(w) * sum(range(2000))
+
+
 def looks_at_many(w: Any) -> Any:
     return np.sum(w[MANY]) / len(MANY)
 

@@ -683,7 +683,12 @@ class Interpreter:
         raise Refusal("an item of an object is read", node)
 
     def iterate(self, item: Item, node: ast.AST) -> Iterator[Item]:
-        """Yield the items of a container, or the rows of an array."""
+        """Yield the items of a container, or the rows of an array; each is a step."""
+        for each in self._items(item, node):
+            self._step(node)
+            yield each
+
+    def _items(self, item: Item, node: ast.AST) -> Iterator[Item]:
         if isinstance(item, Fresh):
             yield from [*map(Known, item.value)] if isinstance(item.value, dict) else item.value
         elif isinstance(item, Lazy):
@@ -734,7 +739,6 @@ class Interpreter:
             raise Refusal("an asynchronous comprehension is not interpreted", node)
         items = first if first is not None else self.evaluate(clause.iter, frame)
         for item in self.iterate(items, clause.iter):
-            self._step(node)
             self._assign(clause.target, item, frame)
             if not all(self._truth(test, frame) for test in clause.ifs):
                 continue

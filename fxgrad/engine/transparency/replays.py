@@ -9,7 +9,10 @@ above the function runs all the same, and an error is raised if it records anyth
 from __future__ import annotations
 
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType, MethodType
@@ -331,19 +334,8 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
     Where the contents of data decide, it is interpreted again with guards of them.
     """
     recording = Recording(tape.reached, tuple(traced.program.outputs), [*tape.captured])
-    by_content: frozenset[str] = frozenset()
-    while True:
-        interpret = partial(_Interpretation, function, kind, args, kwargs, tape, by_content)
-        try:
-            first = interpret()
-            if first.out_tree != traced.out_tree or not _are_equal(first.recording, recording):
-                raise Refusal("the interpretation records something else than the function")
-            _check_other_values(first, interpret)
-            break
-        except LooksAtContents as found:
-            if found.codes <= by_content:
-                raise
-            by_content |= found.codes
+    with _without_warnings():
+        first = _interpret(recording, traced, partial(_Interpretation, function, kind, args, kwargs, tape))
     plan = first.plan
     load = plan.function(plan.all_lines, [f"return [{', '.join(first.codes)}]"])
     loaded = load(args, kwargs)
@@ -351,6 +343,36 @@ def make_replay(function: Any, kind: Kind, traced: TracedCall, args: tuple[Any, 
         raise Refusal("what it reads changes while it is read")
     return Replay(kind, load, tape.reached, recording.outputs, traced.program, traced.out_tree,
                   settings_of_recordings(), plan, first.codes, first.leaves, first.trees)
+
+
+def _interpret(recording: Recording, traced: TracedCall, interpretation: Callable[..., _Interpretation],
+               ) -> _Interpretation:
+    """Return the interpretation that gives the recording, with guards of the contents that decide."""
+    by_content: frozenset[str] = frozenset()
+    while True:
+        interpret = partial(interpretation, by_content)
+        try:
+            first = interpret()
+            if first.out_tree != traced.out_tree or not _are_equal(first.recording, recording):
+                raise Refusal("the interpretation records something else than the function")
+            _check_other_values(first, interpret)
+            return first
+        except LooksAtContents as found:
+            if found.codes <= by_content:
+                raise
+            by_content |= found.codes
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Ignore warnings in the block: the function has given its own, and those of other data are nobody's."""
+    with _warning_filters, np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+_warning_filters = threading.RLock()
+"""Held while filters are changed, which are those of all threads."""
 
 
 class _Overrides:

@@ -8,6 +8,7 @@ import linecache
 import math
 import sys
 import threading
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -635,6 +636,25 @@ def test_contents_that_differ_in_every_call(monkeypatch) -> None:
     for number in range(30):
         places = np.array([number % 2, 2])
         assert_equal(slope(W, places), expected(W, places))
+
+
+POSITIVE, TWO_ROWS = np.array([2.0, 3.0, 4.0]), np.array([[2.0, 1.0], [1.0, 3.0]])
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: np.sum(np.log(POSITIVE) * x), lambda x: np.sum(np.arccos(POSITIVE / 9) * x),
+    lambda x: np.linalg.det(TWO_ROWS) * np.sum(x), lambda x: np.mean(POSITIVE[POSITIVE > 0]) * np.sum(x),
+    lambda x: np.sum(np.cross(POSITIVE, POSITIVE[::-1]) * x), lambda x: np.nanvar(POSITIVE) * np.sum(x)],
+    ids=["log", "arccos", "det", "mean", "cross", "nanvar"])
+@pytest.mark.parametrize("action", ["always", "error"])
+def test_trials_with_other_data_do_not_warn(function, action) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter(action)
+        gradient = declared(function)
+        for _ in range(3):
+            assert_equal(gradient(W), plain(function)(W))
+    assert not caught
+    assert replayed(gradient, W)
 
 
 def test_effects_happen_at_every_call() -> None:

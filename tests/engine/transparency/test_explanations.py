@@ -7,6 +7,7 @@ import pytest
 
 import fxgrad
 from fxgrad.engine import config
+from fxgrad.engine.transparency import interpret
 from tests.support import held
 
 W = np.array([0.3, -0.7, 1.1])
@@ -45,6 +46,13 @@ def test_reasons(function, offset, reason) -> None:
         fxgrad.grad(function)(W)
     assert str(error.value).split("\n")[0] == (
         f"{function.__name__} is not transparent: {reason} ({where}). Change the line, or leave out fxgrad.transparent")
+
+
+def test_items_that_are_added_are_steps(monkeypatch) -> None:
+    assert fxgrad.explain_transparency(held.adds_a_range)(W).transparent
+    monkeypatch.setattr(interpret, "MAX_STEPS", 1000)
+    assert str(fxgrad.explain_transparency(held.adds_a_range)(W)) == (
+        f"adds_a_range is not transparent: it takes too many steps ({line(held.adds_a_range, 1)})")
 
 
 def test_control_flow_by_traced_values() -> None:
