@@ -107,7 +107,7 @@ def _choose(what: str, index: Any, functions: Sequence[Callable[..., Any]], name
             return None  # its numbers are such that it is not taken
 
     found = [trace(number) for number in range(len(functions))]
-    traced = [found[taken] if call is None else call for call in found]
+    traced: list[Any] = [found[taken or 0] if call is None else call for call in found]
     # In the user's order, since messages name the branch that comes first.
     order = [1, 0] if what == "cond" else range(len(traced))
     joined = join_branches(what, [functions[number] for number in order], [names[number] for number in order],

@@ -323,6 +323,6 @@ def ifftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
 def _roll_axes(name: str, x: Any, axes: int | Sequence[int] | None, shift: Any) -> Any:
     x = as_array_operand(x)
     rank = len(shape_of(x))
-    given = range(rank) if axes is None else axes if np.ndim(axes) else [axes]
+    given: Any = range(rank) if axes is None else axes if np.ndim(axes) else [axes]
     places = tuple(axis_of(name, axis, rank) for axis in given)
     return roll(x, tuple(shift(shape_of(x)[place]) for place in places), places)

@@ -263,6 +263,29 @@ def test_numbers_computed_from_data_are_rebound_as_numpys_scalars(change: str) -
     assert not wrong
 
 
+VIEWS = ["np.atleast_1d(s)", "np.atleast_2d(s)", "np.reshape(s, (1,))", "s.reshape(1)", "np.ravel(s)", "s.ravel()",
+         "np.expand_dims(s, 0)", "s[None]", "s[np.newaxis, ...]"]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_changes_of_arrays_made_of_numbers_from_data_leave_the_numbers(view: str) -> None:
+    data, wrong = np.array([0.5, 2.0, 0.1]), []
+    for name, number in NUMBERS.items():
+        scope: dict[str, Any] = {"np": np}
+        exec(f"def f(w, data):\n    s = {number}\n    a = {view}\n    a += 1.0\n"
+             "    return (s + 2 * a.sum()) * w", scope)
+        f = scope["f"]
+        if name in ("count", "argmax"):
+            continue  # NumPy's integers take no fractions in place
+        expected = f(1.5, data)
+        for way, found in {"grad": value_and_grad(f)(1.5, data)[0],
+                           "vmap": vmap(f, (0, None))(np.array([1.5]), data)[0],
+                           "Array": f(1.5, fxgrad.numpy.asarray(data))}.items():
+            if not np.allclose(found, expected, rtol=1e-6):
+                wrong.append((name, way, found, expected))
+    assert not wrong
+
+
 def test_arrays_of_callers_change_as_in_numpy_and_numbers_are_keys() -> None:
     def f(w, number, row):
         number += 1.0
