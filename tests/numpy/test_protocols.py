@@ -194,7 +194,8 @@ def test_converted_functions_fill_arrays_that_have_names() -> None:
 
 
 @pytest.mark.parametrize("function", [
-    lambda x: np.nanstd(x, correction=1), lambda x: np.nanvar(x, axis=0, correction=0.5), lambda x: np.nanvar(x, ddof=1),
+    lambda x: np.nanstd(x, correction=1), lambda x: np.nanvar(x, axis=0, correction=0.5),
+    lambda x: np.nanvar(x, ddof=1),
     lambda x: np.isin(x, [1.0, 2.0], kind="sort"), lambda x: np.clip(a=x, a_min=0.5, a_max=2),
     lambda x: np.clip(x, 1, a_max=2), lambda x: np.clip(x, min=1.5)])
 def test_options_that_numpy_alone_has(function: Any) -> None:
