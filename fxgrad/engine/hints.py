@@ -57,7 +57,9 @@ def conversion_hint() -> Hint | None:
         return _call_hint(frame, expression)
     if isinstance(expression, ast.Subscript):
         return _item_hint(running, expression)
-    if isinstance(expression, ast.BinOp) and isinstance(expression.op, ast.Mod):
+    if isinstance(expression, ast.BinOp) and not isinstance(expression.op, ast.Mod):
+        return _operand_hint(frame, expression)
+    if isinstance(expression, ast.BinOp):
         right = expression.right
         operands: Sequence[ast.expr] = right.elts if isinstance(right, ast.Tuple) else [right]
         look = ast.parse("fxgrad.debug.value", mode="eval").body
@@ -67,6 +69,25 @@ def conversion_hint() -> Hint | None:
                            ast.Tuple(looked, ast.Load()) if isinstance(right, ast.Tuple) else looked[0])
         return Hint(node_text(expression), f"Write {node_text(values)}")
     return None
+
+
+def _operand_hint(frame: FrameType, operation: ast.BinOp) -> Hint | None:
+    """Return the hint for an operation that a library computes with NumPy's arrays, as pandas does those of tables.
+
+    The first operand is the library's, since traced arrays convert a second one.
+    """
+    called, converts = sys._getframe(), False
+    while called.f_back is not None and called.f_back is not frame:
+        called = called.f_back
+        converts = converts or called.f_code.co_name == "__array__"
+    module = called.f_globals.get("__name__", "")
+    if not converts or module.split(".")[0] == "fxgrad":  # such as numbers in a list
+        return None
+    if module.startswith("numpy.ma"):
+        return Hint(node_text(operation), "Masked arrays compute with numbers alone: take np.ma.getdata(m) and "
+                    "np.ma.getmaskarray(m), and fxgrad.numpy.where to choose by the mask")
+    numbers = ast.Call(ast.parse("np.asarray", mode="eval").body, [operation.left], [])
+    return Hint(node_text(operation), f"Write {node_text(ast.BinOp(numbers, operation.op, operation.right))}")
 
 
 def item_hint() -> Hint | None:

@@ -226,13 +226,20 @@ def add_hint_attributes(arrays: _Class) -> _Class:
     return arrays
 
 
-def module_getattr(module: str, absent: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module: it raises for every name; `absent` has reasons for jax's names."""
+def module_getattr(module: str, absent: Mapping[str, str] = MappingProxyType({}), *, stands_at: str = "",
+                   ) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module: it raises for every name; `absent` has reasons for jax's names.
+
+    `stands_at` is the name that it is imported by, if that is not its public one.
+    """
     def getattribute(name: str) -> Any:
         if name in absent:
             message = f"module {module!r} has no attribute {name!r}: {absent[name]}"
             raise AttributeError(at_user_line(message), name=name)
-        raise _missing_attribute_error(f"module {module!r}", name)
+        error = _missing_attribute_error(f"module {module!r}", name)
+        if name not in SENTENCES:
+            error.obj = sys.modules[stands_at or module]  # among whose names Python looks for a similar one
+        raise error
     return getattribute
 
 

@@ -13,6 +13,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval, vma_of_jax
+from fxgrad.engine.core.cache_keys import comparison_key
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.higher_order.groups import (
     Marks,
@@ -306,27 +307,3 @@ def as_typed_number(leaf: Any) -> Any:
     """Return jax's typed numbers, which have a dtype, as arrays; any other leaf unchanged."""
     return jax.numpy.asarray(leaf) if isinstance(leaf, int | float | complex) and hasattr(leaf, "dtype") and \
         not isinstance(leaf, np.generic | Integer) else leaf
-
-
-class _IdentityKey:
-    """An object that is equal only to itself."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _IdentityKey) and self.value is other.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-
-def comparison_key(value: Any) -> Hashable:
-    """Return a key to compare any object by: its type and itself, or its identity if it cannot be hashed."""
-    try:
-        hash(value)
-    except TypeError:
-        return _IdentityKey(value)
-    return type(value), value

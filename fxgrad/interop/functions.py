@@ -12,6 +12,7 @@ from jax.extend.core import get_opaque_trace_state
 from fxgrad.engine import config, dtypes, tree
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import Aval, check_dtype
+from fxgrad.engine.core.cache_keys import comparison_key, tree_key
 from fxgrad.engine.derivation.sizes import refuse_symbolic_sizes
 from fxgrad.engine.frontend.flat import leaf_aval, transformation
 from fxgrad.engine.ops.structural import convert
@@ -21,7 +22,7 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import LeakedTracerError, UnsupportedError
-from fxgrad.interop.calls import NARROWER, as_typed_number, comparison_key
+from fxgrad.interop.calls import NARROWER, as_typed_number
 from fxgrad.interop.importing import ImportedProgram, import_with_constants
 from fxgrad.interop.manual import trace_in_mesh
 from fxgrad.interop.settings import Settings
@@ -140,7 +141,7 @@ class _CallLeaves:
 
     def key(self) -> Hashable | None:
         """Return the cache key of the program; None if there is none."""
-        key = (self._structure, len(self._args), config.default_float(), Settings.now(), *self.avals,
+        key = (tree_key(self._structure), len(self._args), config.default_float(), Settings.now(), *self.avals,
                *[None if leaf is None else comparison_key(leaf.value) for leaf in self._static])
         if self._positions or self._names:
             key += (*((position, comparison_key(self._args[position])) for position in sorted(self._positions)),

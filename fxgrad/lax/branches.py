@@ -101,13 +101,14 @@ def _choose(what: str, index: Any, functions: Sequence[Callable[..., Any]], name
         try:
             return trace_body(what, function, lambda *tracers: function(*given.rebuild(tracers)), given.avals,
                               given.names, given.structure.children())
-        except (ArithmeticError, LookupError, ValueError) as error:
+        except (ArithmeticError, IndexError, ValueError) as error:
             if taken in (None, number) or (isinstance(error, FxgradError) and not isinstance(error, IndexingError)):
                 raise
             return None  # its numbers are such that it is not taken
 
     found = [trace(number) for number in range(len(functions))]
-    traced: list[Any] = [found[taken or 0] if call is None else call for call in found]
+    # What is taken has a trace, or its error was raised.
+    traced = [call for call in (each or found[taken or 0] for each in found) if call is not None]
     # In the user's order, since messages name the branch that comes first.
     order = [1, 0] if what == "cond" else range(len(traced))
     joined = join_branches(what, [functions[number] for number in order], [names[number] for number in order],

@@ -535,7 +535,7 @@ def _progress(count: Any, steps: int) -> Any:
     return clip_array(divide(count, steps), 0.0, 1.0)
 
 
-__getattr__ = module_getattr("fxgrad.optim")
+__getattr__ = module_getattr("fxgrad.optim", stands_at=__name__)
 
 
 def _check(what: str, **settings: float) -> None:

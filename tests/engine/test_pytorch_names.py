@@ -52,6 +52,14 @@ def test_pytorchs_names_say_what_to_write(call: Callable[[], Any], message: str)
     assert re.fullmatch(r"  at test_pytorch_names.py:\d+ \(in <lambda>\)", line)
 
 
+def test_python_looks_for_a_similar_name_of_a_module() -> None:
+    for module in (fxgrad, fxgrad.nn, fxgrad.lax, fnp, fnp.linalg, fxgrad.optim):
+        with pytest.raises(AttributeError) as caught:
+            module.gradd  # noqa: B018
+        assert str(caught.value) == f"module '{module.__name__.replace('training.', '')}' has no attribute 'gradd'"
+        assert (caught.value.name, caught.value.obj) == ("gradd", module)  # for "Did you mean: 'grad'?" in tracebacks
+
+
 def answers(call: Callable[[], Any]) -> str:
     """The message of an error about a call, which is a `TypeError` that names the caller's line."""
     with pytest.raises(TypeError) as caught:

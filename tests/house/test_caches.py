@@ -271,6 +271,65 @@ def test_whole_numbers_that_are_floats_are_refused_on_every_call() -> None:
         np.testing.assert_array_equal(fxgrad.grad(lambda x: np.trace(x, offset=0))(matrix), np.eye(3))
 
 
+class Tagged:
+    """A container with metadata: jax takes those for equal whose metadata are equal."""
+
+    def __init__(self, value: Any, tag: Any) -> None:
+        self.value, self.tag = value, tag
+
+
+fxgrad.tree_util.register_pytree_node(Tagged, lambda node: ((node.value,), node.tag),
+                                      lambda tag, children: Tagged(children[0], tag))
+TAGS = [1, 1.0, True, np.float32(1), 0.0, -0.0, False, (1,), (1.0,), (0.0,), (-0.0,), frozenset({1}), "1", None]
+WEIGHTS = {repr(tag): 1.0 + place for place, tag in enumerate(TAGS)}
+
+
+def weighted(node: Tagged) -> Any:
+    return fnp.sum(node.value) * WEIGHTS[repr(node.tag)]
+
+
+@fxgrad.custom_jvp
+def by_jvp(node: Tagged) -> Any:
+    return fnp.sum(node.value)
+
+
+@by_jvp.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    return by_jvp(*primals), weighted(Tagged(tangents[0].value, primals[0].tag))
+
+
+@fxgrad.custom_vjp
+def by_vjp(node: Tagged) -> Any:
+    return fnp.sum(node.value)
+
+
+by_vjp.defvjp(lambda node: (by_vjp(node), node), lambda node, cotangent: (
+    Tagged(fnp.full_like(node.value, cotangent * WEIGHTS[repr(node.tag)]), node.tag),))
+imported = fxgrad.from_jax(weighted)
+
+
+def test_metadata_of_containers() -> None:
+    scalar = jax.ShapeDtypeStruct((), X.dtype)
+    for tag in in_turn(TAGS):
+        node, weight = Tagged(X, tag), WEIGHTS[repr(tag)]
+        assert fxgrad.grad(by_jvp)(node).value.tolist() == [weight] * 2
+        assert fxgrad.grad(by_vjp)(node).value.tolist() == [weight] * 2
+        assert imported(node) == X.sum() * weight
+        assert fxgrad.jit(lambda node: weighted(node))(node) == X.sum() * weight
+        assert repr(fxgrad.jit(lambda x, tag=tag: Tagged(x + 1.0, tag))(X).tag) == repr(tag)
+        assert fxgrad.vmap(lambda x, tag=tag: fxgrad.pure_callback(
+            weighted, scalar, Tagged(x, tag), vmap_method="sequential"))(X).tolist() == (X * weight).tolist()
+    for key in in_turn([1, 1.0, True]):
+        assert repr([*fxgrad.jit(lambda x, key=key: {key: x + 1.0})(X)]) == repr([key])
+
+
+def test_static_arguments_of_imported_functions() -> None:
+    divided = fxgrad.from_jax(lambda x, by: x / np.float64(by), static_argnums=1)
+    for zero in in_turn([0.0, -0.0, (0.0,), (-0.0,)]):
+        with np.errstate(divide="ignore"):
+            assert np.signbit(divided(1.0, zero)) == np.signbit(zero)
+
+
 def test_functions_that_are_equal_and_not_the_same() -> None:
     for k in in_turn([2.0, 3.0]):
         assert fxgrad.grad(Alike(k))(1.0) == k

@@ -148,6 +148,21 @@ def test_remembered_by_types_and_settings() -> None:
     assert len(runs) == 5
 
 
+def test_settings_of_promotion_and_of_generators_are_those_of_each_call() -> None:
+    matrix, single = np.ones((2, 2), np.float32), np.ones(2, np.float32)
+    add = fxgrad.from_jax(lambda x: x + jnp.ones(2, jnp.int32))
+    draws = fxgrad.from_jax(lambda x: x + jax.random.uniform(jax.random.key(3)))
+    expected = draws(single)
+    assert add(matrix).shape == (2, 2)
+    for setting, function, x, error in (
+            (jax.numpy_dtype_promotion("strict"), add, matrix, "no available implicit dtype promotion"),
+            (jax.numpy_rank_promotion("raise"), add, matrix, "could not be broadcast together"),
+            (jax.default_prng_impl("rbg"), draws, single, "key<rbg>")):
+        with setting, pytest.raises((ValueError, TypeError, errors.UnsupportedError), match=error):
+            function(x)
+    np.testing.assert_array_equal(draws(single), expected)
+
+
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fxgrad.interop.functions.LIMIT", 2)
     f, runs = counted(lambda x: x + 1)

@@ -318,7 +318,9 @@ def test_numbers_that_the_function_not_taken_cannot_have_are_no_error_where_the_
         for found in (entry(k, x), jit(entry, static_argnums=0)(k, x)):
             np.testing.assert_array_equal(found, np.float32(value))
         np.testing.assert_array_equal(grad(entry, argnums=1)(k, x), (np.arange(3) == k).astype(np.float32))
-    assert lax.switch(2, [lambda: math.sqrt(-1), lambda: {}["a"], lambda: 1.0 / 4]) == 0.25
+    assert lax.switch(2, [lambda: math.sqrt(-1), lambda: X[3], lambda: 1.0 / 4]) == 0.25
+    with pytest.raises(KeyError):  # that of a name is none of numbers
+        lax.switch(1, [lambda: {}["a"], lambda: 1.0])
     with pytest.raises(ZeroDivisionError):
         lax.switch(5, [lambda: 1.0, lambda: 1.0 / 0])
     with pytest.raises(IndexError, match="0 is out of range"):

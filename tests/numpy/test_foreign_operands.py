@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import array
 import operator
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.errors import ArgumentError
+from fxgrad.errors import ArgumentError, ArrayConversionError
 
 FLOATS: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "truediv": operator.truediv, "pow": operator.pow,
@@ -49,8 +51,8 @@ def test_reflected_operators_of_other_classes_compute(name: str) -> None:
             seen.append(changed)
         return x * 1
 
-    for array in (fnp.asarray(x), jnp.asarray(x)):
-        function(array)
+    for given in (fnp.asarray(x), jnp.asarray(x)):
+        function(given)
     for _ in range(3):
         fxgrad.vmap(function)(x[None])
     fxgrad.jit(function)(x)
@@ -63,6 +65,55 @@ def test_reflected_operators_of_other_classes_compute(name: str) -> None:
 def test_others_are_refused_with_the_line(name: str, other: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^an operand must be an array or a number, got \w+\n  at .*\.py:\d+"):
         fxgrad.vmap(lambda x: FLOATS[name](x, other))(np.ones((1, 2)))
+
+
+TABLES = """
+import numpy as np
+
+class Column:
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype)
+
+    def __mul__(self, other):
+        return Column(self.values * np.asarray(other))
+
+    __matmul__ = __mul__
+"""
+library: dict[str, Any] = {"__name__": "tables"}
+exec(compile(TABLES, "/site-packages/tables.py", "exec"), library)  # code of a library, such as pandas
+column, masked = library["Column"](np.ones(2)), np.ma.array([1.0, 2.0], mask=[False, True])
+
+
+@pytest.mark.parametrize(("function", "done", "instead"), [
+    (lambda w: np.sum((column * w).values), "column * w", "Write np.asarray(column) * w"),
+    (lambda w: np.sum((column @ (w + 1.0)).values), "column @ (w + 1.0)", "Write np.asarray(column) @ (w + 1.0)"),
+    (lambda w: np.sum(masked * w), "masked * w", (
+        "Masked arrays compute with numbers alone: take np.ma.getdata(m) and np.ma.getmaskarray(m), and "
+        "fxgrad.numpy.where to choose by the mask")),
+])
+def test_operations_of_libraries_say_what_to_convert(function: Any, done: str, instead: str) -> None:
+    for wrap in (fxgrad.grad, fxgrad.jit):
+        with pytest.raises(ArrayConversionError) as caught:
+            wrap(function)(np.ones(2))
+        assert str(caught.value).startswith(
+            f"{done} would make numbers of a traced array (f64[2]) and cut it off from the derivative without a word. "
+            f"{instead}. (stop_gradient(x) cuts")
+    assert fxgrad.grad(lambda w: np.sum(w * column))(np.ones(2)).tolist() == [1.0, 1.0]  # as a second operand
+
+
+@pytest.mark.parametrize(("value", "kind", "cure"), [
+    (column, "Column", "Write np.asarray(x)"), (array.array("d", [1.0]), "array", "Write np.asarray(x)"),
+    (masked, "MaskedArray", "Write np.ma.filled(x, 0.0), and np.ma.getmaskarray(x) where the mask is needed")])
+def test_what_numpy_makes_arrays_of_is_to_be_converted(value: Any, kind: str, cure: str) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        fxgrad.grad(lambda x: np.sum(x))(value)
+    assert str(caught.value).startswith(f"grad: x is a {kind}, where an array or a number is needed. {cure}\n  at ")
+    with pytest.raises(ArgumentError, match=re.escape(cure if type(value) is not np.ma.MaskedArray else
+                                                      cure.replace("x", "m"))):
+        fxgrad.jit(lambda x: np.sum(x))(value)
 
 
 def test_functions_refuse_what_operators_leave_to_others() -> None:

@@ -14,7 +14,7 @@ from fxgrad.engine.api.custom_arguments import CustomVJPPrimal
 from fxgrad.engine.api.custom_calls import CustomCall, WithRule, nondiff_positions, positional_arity
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.cache_keys import cache_key
+from fxgrad.engine.core.cache_keys import cache_key, tree_key
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.core.symbolic import Zero
@@ -48,8 +48,7 @@ class _CapturedInputs:
         self._tell()
 
     def _tell(self) -> None:
-        static = map(cache_key, self.call.nondiff_args)
-        self._key = self.owner, self.program, self.out_tree, self.call.structure, *static
+        self._key = self.owner, self.program, tree_key(self.out_tree), *_static_keys(self.call)
         self._hash = hash(self._key)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -69,7 +68,7 @@ class _CapturedInputs:
         if call.static:
             return cls(call, traced, owner)
         rules = memoize(traced.program, "rules", lambda: BoundedDict(MAX_FUNCTIONS))
-        key = owner, call.structure, traced.out_tree
+        key = owner, tree_key(call.structure), tree_key(traced.out_tree)
         found: Self | None = rules.get(key)
         return rules.add(key, cls(call, traced, owner)) if found is None else found
 
@@ -81,7 +80,7 @@ class _CapturedInputs:
 
     def repeats_call(self, call: CustomCall) -> bool:
         """Return whether `call` equals the call of this rule in all but the differentiable arguments."""
-        return self._key[3:] == (call.structure, *map(cache_key, call.nondiff_args))
+        return self._key[3:] == _static_keys(call)
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -105,6 +104,11 @@ class _CapturedInputs:
         who = f"the {what} of {self.name}"
         return [_check_value(leaf, aval, who, like)
                 for leaf, aval in zip(leaves, self.out_avals, strict=True)]
+
+
+def _static_keys(call: CustomCall) -> tuple[Any, ...]:
+    """Return the cache keys of all that a rule receives as it is: metadata of containers, static arguments."""
+    return tree_key(call.structure), *map(cache_key, call.nondiff_args)
 
 
 def _check_value(value: Any, aval: Aval, who: str, what: str) -> Any:

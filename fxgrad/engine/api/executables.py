@@ -33,6 +33,7 @@ from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.arrays import Integer
 from fxgrad.engine.core.avals import Aval, check_dtype, keys_to_jax
+from fxgrad.engine.core.cache_keys import tree_key
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize, needs_x64, program_property
 from fxgrad.engine.dtypes import DType, float0, from_jax, is_64bit, is_key
@@ -40,7 +41,7 @@ from fxgrad.engine.executors import explicit
 from fxgrad.engine.executors.column_sums import with_column_products
 from fxgrad.engine.executors.exact_extrema import with_plain_comparisons
 from fxgrad.engine.executors.xla import emit_results, is_jax_tracer, running_here, x64
-from fxgrad.engine.frontend.flat import TracedCall, leaf_aval
+from fxgrad.engine.frontend.flat import TracedCall, cure_of_leaf, leaf_aval
 from fxgrad.engine.higher_order.rolling import roll_where_it_pays
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
@@ -70,6 +71,7 @@ class Need(Enum):
     CAPTURED_AS_ARGUMENTS = "captured arrays on several devices: as constants they would be gathered into the text"
     CONVERTED_KEYS = "NumPy's random keys, in a container or among many"
     FLAG = "a stage of a program with checks: its executable is to say whether they held"
+    NO_JIT = "jax's own `disable_jit`: the function itself runs, with values"
 
 
 class Unprepared(Exception):  # noqa: N818  (nobody sees it)
@@ -81,6 +83,12 @@ class Unprepared(Exception):  # noqa: N818  (nobody sees it)
     def __init__(self, need: Need, traced: TracedCall | None = None) -> None:
         super().__init__(need)
         self.need, self.traced = need, traced
+
+
+def check_jit_enabled(leaves: Sequence[Any]) -> None:
+    """Raise `Unprepared` where jax calls with values what it was to trace, since its `disable_jit` is on."""
+    if jax.config.jax_disable_jit and leaves and not any(map(is_jax_tracer, leaves)):  # type: ignore[attr-defined]
+        raise Unprepared(Need.NO_JIT)
 
 
 def any_multi_device(captured: Sequence[Any]) -> bool:
@@ -130,8 +138,8 @@ def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
             aval = leaf_aval(leaf)
             if isinstance(leaf, np.matrix | np.ma.MaskedArray):  # jax would convert it to its data
                 raise ArgumentError(at_user_line(
-                    f"jit: an argument is a {type(leaf).__name__}, whose operations are not those of arrays. Write "
-                    "np.asarray(m)"))
+                    f"jit: an argument is a {type(leaf).__name__}, whose operations are not those of arrays. "
+                    f"{cure_of_leaf(leaf, '', 'm')}"))
         if aval is None or type(leaf) is Tracer:
             return None
         avals.append(aval)
@@ -354,9 +362,9 @@ def bind_captured(traced: TracedCall, structure: TreeDef, name: str, inline: boo
             np.array([value for value in values if isinstance(value, np.generic) and value.dtype == dtype])
             for dtype in _packed_dtypes(layout)]
     if options is None:
-        executable = memoize(traced.program, ("jit", structure, traced.out_tree, layout, inline, on_meshes, rolls),
-                             lambda: _compile_program(traced.program, traced.out_tree, layout, name, on_meshes, rolls,
-                                                      {"inline": inline}))
+        key = "jit", structure, tree_key(traced.out_tree), layout, inline, on_meshes, rolls
+        executable = memoize(traced.program, key, lambda: _compile_program(
+            traced.program, traced.out_tree, layout, name, on_meshes, rolls, {"inline": inline}))
     else:
         executable = _compile_program(traced.program, traced.out_tree, layout, name, on_meshes, rolls, options)
     return Bound(functools.partial(executable, captured), traced.program)
@@ -387,6 +395,7 @@ def _compile_program(program: Program, out_tree: TreeDef, layout: _Layout, name:
     """Compile `program`: the result takes the captured values, then the dynamic arguments."""
     def of_program(captured: Captured, /, *args: Any, **kwargs: Any) -> Any:
         leaves = tree.leaves((args, kwargs))
+        check_jit_enabled(leaves)
         return tree.unflatten(out_tree, emit_call(program, _unpack_captured(captured, layout), leaves,
                                                   on_meshes=on_meshes, rolls=rolls))
 

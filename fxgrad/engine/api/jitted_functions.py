@@ -21,7 +21,8 @@ The next state is the first whose condition holds:
     RUN      --> (end)     the executable returns: the results
              --> EXPLAIN   it raises one of `FAILURES`
              --> (end)     otherwise: the error is the user's own
-    EXPLAIN  --> PREPARE   the plan was not prepared for the call (`Need`)
+    EXPLAIN  --> (end)     jax's own `disable_jit` is on: the function itself runs
+             --> PREPARE   the plan was not prepared for the call (`Need`)
              --> (end)     otherwise: the error is raised with our message
     PREPARE  --> LOOK UP   always: `Executables.prepare_for` has made the transition for the need
 
@@ -66,6 +67,7 @@ from fxgrad.engine.api.executables import (
     argument_avals,
     aval_from_jax,
     bind_captured,
+    check_jit_enabled,
     emit_call,
     has_wide_outputs,
 )
@@ -245,6 +247,8 @@ class JittedFunction:
             if outputs is not None:
                 return tree.unflatten(inner.out_tree, outputs)
         while True:
+            if need is Need.NO_JIT:
+                return self._fun(*args, **kwargs)
             executables = self._current_executables()
             if need is Need.CONVERTED_KEYS:  # PREPARE
                 # The plan of this call converts its arguments from now on.
@@ -524,6 +528,7 @@ class JittedFunction:
         Raises `Unprepared` if the plan that called jax was not made for this trace.
         """
         call = JittedCall(self._static, args, kwargs)
+        check_jit_enabled(call.leaves)
         avals = [*map(aval_from_jax, call.leaves)]
         executables = self._current_executables()
         if not (executables.looks or call.is_known_by_key) and any(

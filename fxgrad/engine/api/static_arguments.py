@@ -163,7 +163,7 @@ class StaticArguments:
         else:  # a part of an argument, or one without a name
             cure = "Pass it by closure (functools.partial), or as an argument of its own that is static"
         return ArgumentError(at_user_line(f"jit: {where} of {name} is a {type(leaf).__name__}, where an array or a "
-                                          f"number is needed. {cure_of_leaf(leaf, cure)}"))
+                                          f"number is needed. {cure_of_leaf(leaf, cure, where)}"))
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:

@@ -74,9 +74,9 @@ def key_of_call(function: Callable[..., Any], options: dict[str, Any], call: Jit
         content.add(function)
         content.add(options)
         content.add([*call.static])
-        types = iter(avals)
-        # The arguments with types in the place of arrays: containers of users' classes are looked at as objects.
-        content.add(tree.unflatten(call.split.structure, [*types]))
+        # The arguments with types in the place of arrays: containers of users' classes are looked at as objects. The
+        # types are numbered, since a class may flatten in another order than before.
+        content.add(tree.unflatten(call.split.structure, [*enumerate(avals)]))
         content.add(repr(environment()))
         return content.digest()
     except RecursionError:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, runtime_checkable
 
+import jax
+
 
 @runtime_checkable
 class Jitted(Protocol):
@@ -38,8 +40,8 @@ _disabled: list[bool] = []
 
 
 def is_jit_disabled() -> bool:
-    """Return whether jitted functions run without compilation."""
-    return bool(_disabled)
+    """Return whether jitted functions run without compilation, by this switch or by jax's own."""
+    return bool(_disabled) or jax.config.jax_disable_jit  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from fxgrad.engine.control_flow.structures import (
     with_article,
 )
 from fxgrad.engine.core.avals import array_aval
+from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.frontend.views import is_view
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
@@ -79,11 +80,11 @@ tries: ContextVar[int] = ContextVar("blocks_of_try", default=0)
 
 
 class SideRaisesError(Exception):
-    """A side of a branch raises `error` whenever it runs."""
+    """A side of a branch raises `error` whenever it runs; it is `traced` up to there."""
 
-    def __init__(self, error: BaseException) -> None:
+    def __init__(self, error: BaseException, traced: TracedCall) -> None:
         super().__init__()
-        self.error = error
+        self.error, self.traced = error, traced
 
 
 class _Unset:

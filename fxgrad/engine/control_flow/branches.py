@@ -15,17 +15,6 @@ import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check_raise
-from fxgrad.engine.control_flow.arrays import (
-    BlockArrays,
-    Item,
-    Left,
-    is_sole,
-    mark_shared,
-    owned_arrays,
-    owned_items,
-    shared_items,
-    shared_leaves,
-)
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
     Block,
@@ -37,6 +26,17 @@ from fxgrad.engine.control_flow.blocks import (
     undo,
 )
 from fxgrad.engine.control_flow.names import RESULT, is_generated
+from fxgrad.engine.control_flow.ownership import (
+    BlockArrays,
+    Item,
+    Left,
+    is_sole,
+    mark_shared,
+    owned_arrays,
+    owned_items,
+    shared_items,
+    shared_leaves,
+)
 from fxgrad.engine.control_flow.structures import (
     Flat,
     Kept,
@@ -76,6 +76,7 @@ from fxgrad.engine.control_flow.variables import (
 )
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Literal, array_aval
 from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.program_properties import has_effects
 from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.higher_order.branch import bind_branches
 from fxgrad.engine.higher_order.wiring import cast_to
@@ -126,12 +127,19 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
     places: dict[tuple[int, int], int] = {}
     outputs: list[Any] = []
     shared_arrays: dict[tuple[str, int], list[Any]] = {}
+    ends: list[Exception] = []
     around = Block("if" if what == "rest" else what, repeats=False)
     around.is_side = is_statement
 
     def call() -> list[Any]:
         with around:
-            function()
+            try:
+                function()
+            except Exception as error:
+                if error is not around.raised:
+                    raise
+                ends.append(error)
+                return []  # what it checked and printed before is recorded
             left, shared_in_side = result()
         containers.add(around.changed)
         found = {**left, **containers.read()}
@@ -162,8 +170,6 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
     try:
         traced = trace_body(what, shown, call, [], [])
     except Exception as error:
-        if error is around.raised:
-            raise SideRaisesError(error) from None
         where = (f"code at {around.line}, which runs if {_JUMPS[when == 'true']}" if what == "rest" else
                  f"side of the `{what}` at {around.line} for a condition that is {when}")
         if not any(each.startswith("while tracing the ") for each in getattr(error, "__notes__", ())):
@@ -172,6 +178,8 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
     finally:
         shown.forget_variables()
         undo(around.changed)
+    if ends:
+        raise SideRaisesError(ends[0], traced)
     return _Side(traced, values, kept, outer, places, shared_arrays)
 
 
@@ -189,7 +197,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
     containers = Containers(cells)
     sides: list[_Side] = []
     optional: dict[str, OptionalParts] = {}
-    raises, error = False, None
+    raises, ends = False, None
     for _ in tries_for(what):
         sides.clear()
         try:
@@ -200,16 +208,19 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
                 sides.append(_trace_side(run, leave, what, when, then, containers, optional, is_statement=True))
                 write(cells, before)
         except SideRaisesError as found:
-            raises, error = when == "true", found.error
+            raises, ends = when == "true", found
             break
         finally:
             write(cells, before)
         if not _find_optional(sides, names.optional, optional) and (
                 sides[0].values.keys() == sides[1].values.keys()):  # if one side changes a list, both have it
             break
-    if error is not None:  # the other side runs, for the values of this one are never used
-        form, values = template(f"{type(error).__name__}: {error}")
-        check_raise(comparison.not_(predicate) if raises else predicate, type(error), form, *values)
+    if ends is not None:  # the other side runs, for the values of this one are never used
+        program = ends.traced.program
+        programs = [program, program.replace(equations=[])]
+        _bind_choice(predicate, programs if raises else programs[::-1], ends.traced.captured)
+        form, values = template(f"{type(ends.error).__name__}: {ends.error}")
+        check_raise(comparison.not_(predicate) if raises else predicate, type(ends.error), form, *values)
         rest = other if raises else then
         if rest is not None:
             rest()
@@ -404,11 +415,11 @@ def _differing(name: str, what: str, one: str, other: str) -> str:
 def _bind_choice(predicate: Any, programs: Sequence[Program], captured: Sequence[Any]) -> list[Any]:
     """Bind a choice between two programs; between scalars at hand, or cheap tests, it is a selection."""
     then = programs[0]
-    if not then.outputs:
+    if not then.outputs and not any(map(has_effects, programs)):
         return []
     scalars = all(aval.shape == () for aval in then.out_avals)
     tests = all(aval.dtype == dtypes.bool_ for aval in then.out_avals)
-    if scalars and all(not program.equations or (tests and all(
+    if then.outputs and scalars and all(not program.equations or (tests and all(
             equation.primitive in _CHEAP for equation in program.equations)) for program in programs):
         sides = [apply_equations(program, captured) for program in programs]
         return [_select(predicate, *pair) for pair in zip(*sides, strict=True)]

@@ -17,6 +17,7 @@ from fxgrad.engine.control_flow.branches import choose
 from fxgrad.engine.control_flow.structures import OptionalValue
 from fxgrad.engine.control_flow.variables import Passed, names_of_block, truth
 from fxgrad.engine.ops.comparison import not_ as logical_not
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import FxgradError
 
@@ -106,6 +107,13 @@ def counted(condition: Any) -> Any:
     return condition
 
 
+def as_number(condition: Any) -> Any:
+    """Return a condition of a difference, `(x > 0) - (x < 0)`, as Python's number; NumPy has no difference of bools."""
+    if type(condition) is Tracer and condition.dtype == dtypes.bool_ and not condition.shape:
+        return convert(condition, dtypes.int64, weak=True)
+    return condition
+
+
 def unset(*flags: Any) -> Any:
     """Return whether no flag is set."""
     if any(flag is True for flag in flags):
@@ -117,6 +125,14 @@ def unset(*flags: Any) -> Any:
         elif flag:
             return False
     return True if unknown is None else logical_not(unknown)
+
+
+def raised_flag(flag: Any, condition: Any) -> Any:
+    """Return whether a check failed in the place of a `raise`: `flag`, or a condition of one more.
+
+    With a condition that Python knows it is the `raise` itself that runs.
+    """
+    return boolean("or", flag, lambda: condition) if is_unknown(condition) else flag
 
 
 def assertion(test: Any, message: Thunk | None, source: str) -> Any:

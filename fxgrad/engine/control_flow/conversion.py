@@ -12,6 +12,7 @@ from fxgrad.engine import tree
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.control_flow.blocks import LocalContainers, refuse
 from fxgrad.engine.control_flow.names import GIVES_NONE, OPERATORS, is_generated
+from fxgrad.engine.control_flow.nodes import constant, placed
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
 from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
@@ -83,8 +84,9 @@ def _array_of_result(function: FunctionType, value: Any) -> Any:
         return value
     if GIVES_NONE in code.co_varnames:
         raise ControlFlowError(
-            f"{name} returns None on one path and a value on another, a traced condition chooses, and it is called by "
-            "code that is not converted. Return a flag beside the value, NaN or a default\n"
+            f"{name} returns None on one path and a value on another, and a traced condition chooses: what is compiled "
+            "or batched returns arrays and numbers. In the place of None, return np.nan or another default; or return "
+            "a flag beside the value: `return x, True` and `return 0.0, False`\n"
             f"  at {file_name(code.co_filename)}:{code.co_firstlineno} (in {name})")
     return value.required(f"{name} returned None to code that is not converted, which needs a value. Return a flag "
                           "beside it, NaN or a default")
@@ -97,11 +99,13 @@ def _name_reason(error: Exception) -> None:
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)
              if is_user_file(frame.f_code.co_filename)]
     reason = _conversions.get(code_key(codes[-1])) if codes else None
-    if codes and OPERATORS in codes[-1].co_freevars:
-        error.args = (str(error).replace(f" {COMPILED_CONTROL_FLOW}", ""),)
+    text = ""
     if isinstance(reason, str):
-        error.args = (str(error).replace(
-            COMPILED_CONTROL_FLOW, f"python_control_flow leaves {codes[-1].co_name} as it is: {reason}"),)
+        text = f" python_control_flow leaves {codes[-1].co_name} as it is: {reason}"
+    elif codes and reason is None:
+        text = (f" Or decorate {codes[-1].co_name} with fxgrad.python_control_flow: it is not converted by itself, "
+                "since a property, an operator or a library calls it")
+    error.args = (str(error).replace(f" {COMPILED_CONTROL_FLOW}", text),)
 
 
 def converted_callee(function: FunctionType) -> FunctionType:
@@ -162,16 +166,16 @@ def _compile(function: FunctionType, node: ast.FunctionDef | ast.Lambda) -> Code
         node.decorator_list, node.returns, node.name = [], None, "~function"  # its own name is not of this scope
         inner: list[ast.stmt] = [node]
     else:
-        inner = [ast.copy_location(ast.Expr(node), node)]
+        inner = [placed(ast.Expr(node), node)]
     for each in ast.walk(node.args):
         if isinstance(each, ast.arg):
             each.annotation = None
-    node.args.defaults = [ast.copy_location(ast.Constant(None), node) for _ in node.args.defaults]
-    node.args.kw_defaults = [each and ast.copy_location(ast.Constant(None), node) for each in node.args.kw_defaults]
+    node.args.defaults = [constant(None, node) for _ in node.args.defaults]
+    node.args.kw_defaults = [each and constant(None, node) for each in node.args.kw_defaults]
     arguments = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
-    around: ast.stmt = ast.copy_location(ast.FunctionDef("~around", arguments, inner, []), node)
+    around: ast.stmt = placed(ast.FunctionDef("~around", arguments, inner, []), node)
     if (owner := _class_of(code)) is not None:  # so that private names are those of the class
-        around = ast.copy_location(ast.ClassDef(owner, [], [], [around], []), node)
+        around = placed(ast.ClassDef(owner, [], [], [around], []), node)
     module = ast.Module([around], [])
     compiled = compile(ast.fix_missing_locations(module), code.co_filename, "exec", flags=code.co_flags & FUTURE,
                        dont_inherit=True)

@@ -23,6 +23,7 @@ from fxgrad.engine.control_flow.names import (
     read_names,
     walk_scope,
 )
+from fxgrad.engine.control_flow.nodes import assign, constant, load, placed
 
 Block = list[ast.stmt]
 
@@ -33,9 +34,13 @@ class UnsetFlags(ast.Name):
     flags: tuple[str, ...]
 
 
+class RaisedFlag(ast.BoolOp):
+    """The flag of checks in the place of a `raise`, or the condition of one more, if that is traced."""
+
+
 def unset(flags: Sequence[str], at: ast.AST) -> UnsetFlags:
     """Return the expression for: none of `flags` is set."""
-    node = ast.copy_location(UnsetFlags(flags[0], ast.Load()), at)
+    node = placed(UnsetFlags(flags[0], ast.Load()), at)
     node.flags = tuple(flags)
     return node
 
@@ -45,21 +50,10 @@ def _unless(flags: Iterable[str], block: Block) -> ast.If:
 
     `returned` of a branch is the value of its condition for which the function has returned after it, if there is one.
     """
-    branch = ast.copy_location(ast.If(unset(sorted(flags), block[0]), block, []), block[0])
+    branch = placed(ast.If(unset(sorted(flags), block[0]), block, []), block[0])
     if {*flags} == {RETURNED}:
         branch.returned = False  # type: ignore[attr-defined]
     return branch
-
-
-def assign(name: str, value: ast.expr, at: ast.AST) -> ast.stmt:
-    """Return the statement `name = value` at the place of a node."""
-    target = ast.copy_location(ast.Name(name, ast.Store()), at)
-    return ast.copy_location(ast.Assign([target], value), at)
-
-
-def constant(value: bool | None, at: ast.AST) -> ast.expr:
-    """Return a constant at the place of a node."""
-    return ast.copy_location(ast.Constant(value), at)
 
 
 def only_raises(block: Sequence[ast.stmt]) -> bool:
@@ -78,8 +72,7 @@ def falls_through(statements: Sequence[ast.stmt]) -> bool:
             return False
         if isinstance(statement, ast.If) and not (falls_through(statement.body) or falls_through(statement.orelse)):
             return False
-        if isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and statement.test.value and (
-                not _breaks(statement.body)):
+        if _is_endless(statement) and not _breaks(statement.body):  # type: ignore[attr-defined]
             return False
         if isinstance(statement, ast.With) and not falls_through(statement.body):
             return False
@@ -92,10 +85,14 @@ class JumpLowering:
     def __init__(self) -> None:
         self._count = 0
         self._whiles = 0  # how many `while` loops are around
+        self._tries = 0  # how many `try` statements
         self._ends_by_raise = False  # whether a branch in a `while` only raises
+        self._outside: set[str] = set()  # names that belong to scopes around
 
     def function(self, body: Block) -> Block:
         """Return the body of a function with at most one `return`, as its last statement."""
+        self._outside = {name for node in walk_scope(body) if isinstance(node, ast.Global | ast.Nonlocal)
+                         for name in node.names}
         lowered = self._function(body)
         return [assign(RAISED, constant(False, body[0]), body[0]), *lowered] if self._ends_by_raise else lowered
 
@@ -105,9 +102,9 @@ class JumpLowering:
             return [*self._block(body[:-1], None)[0], last]
         if not _returns(body):
             return self._block(body, None)[0]
-        ends = ast.copy_location(ast.Return(constant(None, last)), last)
+        ends = placed(ast.Return(constant(None, last)), last)
         lowered, _ = self._block([*body, ends], None)
-        result = ast.copy_location(ast.Return(ast.copy_location(ast.Name(RESULT, ast.Load()), last)), last)
+        result = placed(ast.Return(load(RESULT, last)), last)
         return [assign(RETURNED, constant(False, body[0]), body[0]), *lowered, result]
 
     def _block(self, statements: Sequence[ast.stmt], loop: tuple[str, str] | None) -> tuple[Block, set[str]]:
@@ -135,7 +132,7 @@ class JumpLowering:
                 jumps, rest = self._loop(out, statement, rest)
             elif isinstance(statement, ast.With):
                 body, jumps = self._block(statement.body, loop)
-                out.append(ast.copy_location(ast.With(statement.items, body), statement))
+                out.append(placed(ast.With(statement.items, body), statement))
             elif isinstance(statement, ast.Try):
                 jumps = self._try(out, statement, loop)
             elif isinstance(statement, ast.Match):
@@ -167,7 +164,7 @@ class JumpLowering:
             rest = []
         body, jumps = self._block(body, loop)
         other, more = self._block(other, loop)
-        branch = ast.copy_location(ast.If(statement.test, body, other), statement)
+        branch = placed(ast.If(statement.test, body, other), statement)
         if not falls and jumps == {RETURNED}:
             branch.returned = True  # type: ignore[attr-defined]
         elif not other_falls and more == {RETURNED}:
@@ -188,24 +185,24 @@ class JumpLowering:
             self._count += 1
             self._ends_by_raise = True
             name, test = f"~raises {self._count}", branch.test
-            tested, raised = (ast.copy_location(ast.Name(each, ast.Load()), test) for each in (name, RAISED))
-            condition: ast.expr = tested if raises else ast.copy_location(ast.UnaryOp(ast.Not(), tested), test)
-            either = ast.copy_location(ast.BoolOp(ast.Or(), [raised, condition]), test)
+            tested, raised = (load(each, test) for each in (name, RAISED))
+            condition: ast.expr = tested if raises else placed(ast.UnaryOp(ast.Not(), tested), test)
+            either = placed(RaisedFlag(ast.Or(), [raised, condition]), test)
             out[-1:] = [assign(name, test, test), assign(RAISED, either, test), branch]
-            branch.test = ast.copy_location(ast.Name(name, ast.Load()), test)
+            branch.test = load(name, test)
 
     def _loop(self, out: Block, statement: ast.While | ast.For, rest: Sequence[ast.stmt],
               ) -> tuple[set[str], Sequence[ast.stmt]]:
         self._count += 1
         stops, skips, ended = (f"~{word} {self._count}" for word in ("stops", "skips", "ended"))
-        results = _results(statement)
+        results = [] if self._tries else sorted(_results(statement) - self._outside)
         if results:  # they have a value only after `break`, or else after the `else`: as placeholders until then
             rename = _Renaming({name: f"~{name} {self._count}" for name in results})
             statement.body = [rename.visit(each) for each in statement.body]
-            statement.orelse += [assign(f"~{name} {self._count}", ast.copy_location(
-                ast.Name(name, ast.Load()), statement.orelse[-1]), statement.orelse[-1]) for name in results]
-            rest = [*(assign(name, ast.copy_location(
-                ast.Name(f"~{name} {self._count}", ast.Load()), statement), statement) for name in results), *rest]
+            if statement.orelse and not _leaves(statement.orelse):
+                last = statement.orelse[-1]
+                statement.orelse += [assign(f"~{name} {self._count}", load(name, last), last) for name in results]
+            rest = [*(assign(name, load(f"~{name} {self._count}", statement), statement) for name in results), *rest]
         self._whiles += isinstance(statement, ast.While)
         body, jumps = self._block(statement.body, (stops, skips))
         self._whiles -= isinstance(statement, ast.While)
@@ -220,14 +217,14 @@ class JumpLowering:
             test = statement.test
             branch = ast.If(test, body, [assign(ended, constant(True, test), test)])
             flags.append(ended)
-            loop = ast.While(constant(True, test), [ast.copy_location(branch, statement)], [])
+            loop = ast.While(constant(True, test), [placed(branch, statement)], [])
         else:
             loop = ast.While(statement.test, body, [])
         out += [assign(flag, constant(False, statement), statement) for flag in flags if flag != RETURNED]
         if isinstance(loop, ast.While) and self._ends_by_raise:
             flags.append(RAISED)
         loop.flags = tuple(flags)  # type: ignore[union-attr]
-        out.append(ast.copy_location(loop, statement))
+        out.append(placed(loop, statement))
         if not falls_through([statement]):
             return jumps & {RETURNED}, []
         if statement.orelse and jumped:
@@ -237,6 +234,7 @@ class JumpLowering:
         return jumps & {RETURNED}, rest
 
     def _try(self, out: Block, statement: ast.Try, loop: tuple[str, str] | None) -> set[str]:
+        self._tries += 1
         body, jumps = self._block(statement.body, loop)
         other, more = self._block(statement.orelse, loop)
         if other and jumps:
@@ -244,10 +242,11 @@ class JumpLowering:
         handlers = []
         for handler in statement.handlers:
             lowered, found = self._block(handler.body, loop)
-            handlers.append(ast.copy_location(ast.ExceptHandler(handler.type, handler.name, lowered), handler))
+            handlers.append(placed(ast.ExceptHandler(handler.type, handler.name, lowered), handler))
             more |= found
         final, found = self._block(statement.finalbody, loop)
-        out.append(ast.copy_location(ast.Try(body, handlers, other, final), statement))
+        self._tries -= 1
+        out.append(placed(ast.Try(body, handlers, other, final), statement))
         return jumps | more | found
 
     def _match(self, out: Block, statement: ast.Match, loop: tuple[str, str] | None) -> set[str]:
@@ -257,7 +256,7 @@ class JumpLowering:
             body, found = self._block(case.body, loop)
             cases.append(ast.match_case(case.pattern, case.guard, body))
             jumps |= found
-        out.append(ast.copy_location(ast.Match(statement.subject, cases), statement))
+        out.append(placed(ast.Match(statement.subject, cases), statement))
         return jumps
 
     def subject(self) -> str:
@@ -277,40 +276,62 @@ class _Renaming(ast.NodeTransformer):
         return node
 
 
-def _results(statement: ast.While | ast.For) -> list[str]:
-    """Return names that are bound before each `break` of a loop and in its `else`, and read in neither's conditions."""
-    if not statement.orelse or not falls_through(statement.orelse):
-        return []
-    found = _bound_before_breaks(statement.body, set())
+def _is_endless(statement: ast.stmt) -> bool:
+    """Return whether a loop is `while True`, which ends by jumps alone."""
+    return isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and bool(statement.test.value)
+
+
+def _leaves(block: Block) -> bool:
+    """Return whether a block ends in a jump, or in a `raise`."""
+    return isinstance(block[-1], ast.Raise) or not falls_through(block)
+
+
+def _results(statement: ast.While | ast.For) -> set[str]:
+    """Return names that are bound wherever code after a loop is reached, and that the loop does not read.
+
+    They are bound before each `break`, and in the `else` if its end is reached.
+    """
+    found, _ = _bound_before_breaks(statement.body, set())
     inside: list[ast.AST] = [*statement.body, statement.test if isinstance(statement, ast.While) else statement.target]
-    if found is None:
-        return []
-    found &= set().union(*(bound_names(each) for each in statement.orelse if isinstance(each, ast.Assign)), set())
+    if found is None or not (_is_endless(statement) or statement.orelse):
+        return set()
+    if not _is_endless(statement) and not _leaves(statement.orelse):
+        found &= set().union(*(bound_names(each) for each in statement.orelse if isinstance(each, ast.Assign)), set())
     found -= read_names(inside) | bound_names(inside[-1:])
     found -= {node.id for each in statement.body for node in ast.walk(each)
               if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del)}
-    return [] if nested_functions(statement.body) else sorted(found)
+    return set() if nested_functions(statement.body) else found
 
 
-def _bound_before_breaks(body: Sequence[ast.stmt], bound: set[str]) -> set[str] | None:
-    """Return the names that are assigned before every `break` of a loop in its body; None without a `break`."""
+def _bound_before_breaks(body: Sequence[ast.stmt], bound: set[str]) -> tuple[set[str] | None, set[str] | None]:
+    """Return the names that are assigned before every `break` of a loop in a block of its body, and before its end.
+
+    None without a `break`, and if the end is not reached. Names that are `bound` are assigned before the block.
+    """
     found: set[str] | None = None
     bound = {*bound}
     for statement in body:
         if isinstance(statement, ast.Break):
-            return bound if found is None else found & bound
-        blocks: list[list[ast.stmt]] = []
+            return _in_both(found, bound), None
+        if isinstance(statement, ast.Return | ast.Continue | ast.Raise):
+            return found, None
         if isinstance(statement, ast.Assign):
             bound |= bound_names(statement.targets)
         elif isinstance(statement, ast.If):
-            blocks = [statement.body, statement.orelse]
-        elif isinstance(statement, ast.stmt) and _breaks([statement]):
-            blocks = [[ast.Break()]]  # in a `with`, `try` or `match`: nothing is known to be bound
-            bound = set()
-        for block in blocks:
-            inner = _bound_before_breaks(block, bound)
-            found = inner if found is None else found if inner is None else found & inner
-    return found
+            (one, after_one), (other, after_other) = (
+                _bound_before_breaks(side, bound) for side in (statement.body, statement.orelse))
+            found, after = _in_both(found, _in_both(one, other)), _in_both(after_one, after_other)
+            if after is None:
+                return found, None
+            bound = after
+        elif _breaks([statement]):  # in a `with`, `try` or `match`: nothing is known to be bound
+            found, bound = set(), set()
+    return found, bound
+
+
+def _in_both(one: set[str] | None, other: set[str] | None) -> set[str] | None:
+    """Return the names that two paths have in common; None stands for a path that is not there."""
+    return other if one is None else one if other is None else one & other
 
 
 def _breaks(body: Sequence[ast.AST]) -> bool:
@@ -343,10 +364,10 @@ def _as_branches(statement: ast.Match, names: JumpLowering) -> Block | None:
 
     def test(pattern: ast.pattern, value: ast.expr) -> ast.expr | None:
         if isinstance(pattern, ast.MatchValue):
-            return ast.copy_location(ast.Compare(_at(value, pattern), [ast.Eq()], [pattern.value]), pattern)
+            return placed(ast.Compare(_copied(value, pattern), [ast.Eq()], [pattern.value]), pattern)
         if isinstance(pattern, ast.MatchSingleton):
-            return ast.copy_location(
-                ast.Compare(_at(value, pattern), [ast.Is()], [constant(pattern.value, pattern)]), pattern)
+            is_it = ast.Compare(_copied(value, pattern), [ast.Is()], [constant(pattern.value, pattern)])
+            return placed(is_it, pattern)
         if isinstance(pattern, ast.MatchOr):
             return None if any(_captured(each, value) for each in pattern.patterns) else together(
                 ast.Or(), pattern, [test(each, value) for each in pattern.patterns])
@@ -365,7 +386,7 @@ def _as_branches(statement: ast.Match, names: JumpLowering) -> Block | None:
             return None
         if isinstance(operator, ast.And):
             found = [each for each in found if not isinstance(each, ast.Constant)]
-        return ast.copy_location(ast.BoolOp(operator, found), pattern) if len(found) > 1 else (
+        return placed(ast.BoolOp(operator, found), pattern) if len(found) > 1 else (
             found[0] if found else constant(True, pattern))
 
     branches: Block = []
@@ -376,16 +397,16 @@ def _as_branches(statement: ast.Match, names: JumpLowering) -> Block | None:
         if condition is None or (case.guard is not None and (has_walrus(case.guard) or (captured and not always))):
             return None
         first = case.body[0]
-        bind: Block = [assign(each, _at(value, case.pattern), case.pattern) for each, value in captured]
+        bind: Block = [assign(each, _copied(value, case.pattern), case.pattern) for each, value in captured]
         if case.guard is not None and captured:  # the names are bound before the guard is tested
-            branches = [*bind, ast.copy_location(ast.If(case.guard, case.body, branches), first)]
+            branches = [*bind, placed(ast.If(case.guard, case.body, branches), first)]
             continue
         if case.guard is not None:
-            condition = ast.copy_location(ast.BoolOp(ast.And(), [condition, case.guard]), case.pattern)
+            condition = placed(ast.BoolOp(ast.And(), [condition, case.guard]), case.pattern)
         if always and case.guard is None:  # the case that always holds
             branches = [*bind, *case.body]
         else:
-            branches = [ast.copy_location(ast.If(condition, [*bind, *case.body], branches), first)]
+            branches = [placed(ast.If(condition, [*bind, *case.body], branches), first)]
     return [assign(name, statement.subject, statement.subject), *branches]
 
 
@@ -406,10 +427,10 @@ def _captured(pattern: ast.pattern, value: ast.expr) -> list[tuple[str, ast.expr
     return inner if pattern.name is None else [*inner, (pattern.name, value)]
 
 
-def _at(value: ast.expr, place: ast.AST) -> ast.expr:
+def _copied(value: ast.expr, place: ast.AST) -> ast.expr:
     """Return a copy of a generated expression, at a place of the user's code."""
     found = copy.deepcopy(value)
     for node in ast.walk(found):
         if isinstance(node, ast.expr):
-            ast.copy_location(node, place)
+            placed(node, place)
     return found

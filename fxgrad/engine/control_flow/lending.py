@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.api.checking import check
-from fxgrad.engine.control_flow.arrays import (
-    ArrayItems,
-    ArrayRows,
+from fxgrad.engine.control_flow.arrays import ArrayItems, ArrayRows, Part
+from fxgrad.engine.control_flow.blocks import Shared, block, loans, refuse
+from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
+from fxgrad.engine.control_flow.names import CHANGES
+from fxgrad.engine.control_flow.ownership import (
     Cells,
     Item,
-    Part,
     Slot,
     cell_of,
     content_of,
@@ -33,9 +34,6 @@ from fxgrad.engine.control_flow.arrays import (
     is_sole,
     owns_elements,
 )
-from fxgrad.engine.control_flow.blocks import Shared, block, loans, refuse
-from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
-from fxgrad.engine.control_flow.names import CHANGES
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ControlFlowError
 

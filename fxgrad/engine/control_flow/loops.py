@@ -14,16 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.control_flow.arrays import (
-    BlockArrays,
-    Left,
-    is_array,
-    mark_shared,
-    own_tracer,
-    owned_arrays,
-    owned_items,
-    shared_leaves,
-)
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
     Block,
@@ -35,6 +25,16 @@ from fxgrad.engine.control_flow.blocks import (
     undo,
 )
 from fxgrad.engine.control_flow.names import is_generated
+from fxgrad.engine.control_flow.ownership import (
+    BlockArrays,
+    Left,
+    is_array,
+    mark_shared,
+    own_tracer,
+    owned_arrays,
+    owned_items,
+    shared_leaves,
+)
 from fxgrad.engine.control_flow.structures import (
     Flat,
     OptionalParts,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import copy
 import dataclasses
-import enum
 import functools
 import sys
 from collections.abc import Callable, Sequence
@@ -15,9 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from fxgrad import lax
 from fxgrad import numpy as fnp
-from fxgrad.engine import dtypes, tree
+from fxgrad.engine import tree
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.api.programs import eval_shape
 from fxgrad.engine.control_flow.arrays import (
@@ -61,6 +59,7 @@ from fxgrad.engine.control_flow.blocks import (
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.branches import choose, choose_at_hand
 from fxgrad.engine.control_flow.conditions import (
+    as_number,
     assertion,
     boolean,
     boolean_of,
@@ -72,6 +71,7 @@ from fxgrad.engine.control_flow.conditions import (
     is_true,
     not_,
     not_raising,
+    raised_flag,
     unset,
     without_traced_bools,
 )
@@ -79,26 +79,35 @@ from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_c
 from fxgrad.engine.control_flow.lending import Argument, entered, given_back, lending, passed, shifted
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
 from fxgrad.engine.control_flow.names import OPERATORS
+from fxgrad.engine.control_flow.numbers import (
+    FUNCTIONS,
+    TYPES,
+    as_int,
+    function_of_math,
+    is_instance,
+    make_full,
+    numpy_number,
+)
 from fxgrad.engine.control_flow.sequences import SEQUENCES, Sequences, as_sequence, index, numbered
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, item, places_of_true
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.structures import OptionalValue, containers_in, is_record
-from fxgrad.engine.control_flow.variables import Names, Passed, cells_of, names_of_block, truth, write
+from fxgrad.engine.control_flow.variables import Names, Passed, cells_of, names_of_block, write
 from fxgrad.engine.frontend.protocol import written
 from fxgrad.engine.ops.structural import convert
-from fxgrad.engine.tracing.tape import aval_of, current
+from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transparency.sources import nested_codes
 from fxgrad.engine.user_lines import function_name, is_library_file
 from fxgrad.lax.bodies import trace_body
-from fxgrad.scipy import special
 
 __all__ = [
-    "argument", "assertion", "attribute",
+    "argument", "as_number", "assertion", "attribute",
     "attributed", "augmented", "boolean", "called", "changing", "contains", "counted",
     "depth", "entered", "for_", "forget", "given_back", "if_", "if_expression", "in_try", "index", "is_none",
     "is_same", "is_true", "item", "known", "mutable", "not_", "not_raising", "numbered", "passed", "place",
-    "raising", "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots", "store_row", "stored",
+    "raised_flag", "raising", "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots", "store_row",
+    "stored",
     "text", "unset", "value_of", "value_set", "while_", "with_values", "without_traced_bools",
 ]
 """What converted code calls, by its own names: some are defined in other modules of this package."""
@@ -240,7 +249,7 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
     kind = type(function)
     if kind is FunctionType:
         if function is np.full:
-            return _full
+            return make_full
         if is_library_file(function.__code__.co_filename) or function in _COPIES:
             with_functions = functools.partial(_with_converted_functions, function)
             return (lambda *args, **kwargs: fresh(with_functions(*args, **kwargs))) if function in _COPIES else (
@@ -255,8 +264,8 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
         replaced = _BUILTINS.get(function)
         if replaced is not None:
             return replaced
-        if function.__module__ == "math":
-            return _of_math(function)
+        if function.__module__ in ("math", "cmath"):
+            return function_of_math(function)
         check_method(function)
         if type(function.__self__) is list and hasattr(_ListMethods, function.__name__):
             return getattr(_ListMethods(function.__self__), function.__name__)
@@ -265,10 +274,10 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
         if function is functools.reduce:
             return functools.partial(_with_converted_functions, function)
     elif isinstance(function, type):
-        if function in _TYPES:
-            return _TYPES[function]
+        if function in TYPES:
+            return TYPES[function]
         if issubclass(function, np.number | np.bool_):
-            return functools.partial(_number, function)
+            return functools.partial(numpy_number, function)
         if function in (map, filter):
             return functools.partial(_with_converted_functions, function)
         begin = getattr(function, "__init__", None)
@@ -529,67 +538,15 @@ class _ListMethods:
         refuse_in_try("index")
         equal = fnp.stack([fnp.equal(each, value) for each in owner])
         check(fnp.any(equal), "{} is not in list", value)
-        return _as_int(fnp.argmax(equal))
+        return as_int(fnp.argmax(equal))
 
     def count(self, value: Any) -> Any:
         if not (is_unknown(value) or any(map(is_unknown, self._owner))):
             return self._owner.count(value)
-        return sum(_as_int(fnp.equal(each, value)) for each in self._owner)
+        return sum(as_int(fnp.equal(each, value)) for each in self._owner)
 
     def remove(self, value: Any) -> None:
         self.pop(self.index(value))
-
-
-def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return `numpy.array(data)`, of traced numbers too, in the dtype of NumPy's."""
-    if type(data) is TracedSlice and not (args or kwargs):
-        return data.copy()
-    if not _has_tracers(data) or kwargs.keys() - {"dtype", "copy", "order", "ndmin"} or len(args) > 1:
-        return np.array(data, *args, **kwargs)
-    array = _in_dtype(data, args[0] if args else kwargs.get("dtype"))
-    if "ndmin" in kwargs:
-        array = fnp.array(array, copy=False, ndmin=kwargs["ndmin"])
-    return copy.copy(array) if kwargs.get("copy", True) else array
-
-
-def _asarray(function: Callable[..., Any], data: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return `numpy.asarray(data)`, or what a function like it returns: a traced array itself, if the dtype is its."""
-    if type(data) is TracedSlice and not (args or kwargs):
-        return data
-    if not _has_tracers(data) or kwargs.keys() - {"dtype", "copy", "order"} or len(args) > 1:
-        return function(data, *args, **kwargs)
-    array = _in_dtype(data, args[0] if args else kwargs.get("dtype"))
-    if function is np.ascontiguousarray:
-        array = fnp.atleast_1d(array)
-    return copy.copy(array) if kwargs.get("copy") else array
-
-
-def _in_dtype(data: Any, dtype: Any) -> Any:
-    """Return an array, or a container of traced numbers, as an array; without a dtype in that of NumPy's."""
-    if dtype is None:
-        dtype = np.result_type(*[aval_of(value).dtype for value in tree.leaves(data)])
-    if type(data) is Tracer and not data.weak_type and data.dtype == np.dtype(dtype):
-        return data
-    return fnp.asarray(data, dtype=dtype)
-
-
-def _full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    """Return `numpy.full(shape, fill_value)`, for a traced value too."""
-    if type(fill_value) is not Tracer or kwargs:
-        return np.full(shape, fill_value, dtype, **kwargs)
-    return copy.copy(fnp.full(shape, fill_value, aval_of(fill_value).dtype if dtype is None else dtype))
-
-
-def _number(kind: type, *args: Any) -> Any:
-    """Return `kind(x)` for a type of numbers of NumPy's, for a traced scalar too."""
-    if len(args) == 1 and type(args[0]) is Tracer and not args[0].shape and (
-            dtypes.kind_of(args[0].dtype) != "c" or issubclass(kind, np.complexfloating)):
-        return convert(args[0], np.dtype(kind))
-    return kind(*args)
-
-
-def _has_tracers(data: Any) -> bool:
-    return any(type(value) is Tracer for value in tree.leaves(data))
 
 
 def _len(value: Any) -> Any:
@@ -726,70 +683,6 @@ def _found(found: Any, is_kept: Thunk, value: Thunk) -> Any:
     return boolean("or", found, lambda: boolean_of(boolean("and", is_kept(), value)))
 
 
-def _int(*args: Any, **kwargs: Any) -> Any:
-    if len(args) == 1 and not kwargs and is_unknown(args[0]) and dtypes.kind_of(args[0].dtype) in "biuf":
-        return _as_int(args[0])
-    return int(*args, **kwargs)
-
-
-def _float(*args: Any, **kwargs: Any) -> Any:
-    if len(args) == 1 and not kwargs and type(args[0]) is Tracer and dtypes.kind_of(args[0].dtype) in "biuf" and (
-            args[0].size == 1):
-        return _as_float(fnp.reshape(args[0], ()))
-    return float(*args, **kwargs)
-
-
-def _as_int(value: Any) -> Any:
-    """Return a traced value as a number of Python's, which gives way to the dtypes of arrays."""
-    whole = fnp.trunc(value) if dtypes.kind_of(value.dtype) == "f" else value
-    return convert(whole, dtypes.int64, weak=True)
-
-
-def _as_float(value: Any) -> Any:
-    """Return the same with all digits of Python's floats."""
-    return convert(value, dtypes.float64, weak=True)
-
-
-def _bool(*args: Any, **kwargs: Any) -> Any:
-    return truth(args[0], "bool") if len(args) == 1 and not kwargs and is_unknown(args[0]) else bool(*args, **kwargs)
-
-
-def _complex(*args: Any, **kwargs: Any) -> Any:
-    parts = [*args, 0.0] if len(args) == 1 else args
-    if kwargs or len(parts) != 2 or not any(type(each) is Tracer for each in parts) or any(
-            dtypes.kind_of(aval_of(each).dtype) not in "biuf" for each in parts if type(each) is Tracer):
-        return complex(*args, **kwargs)
-    real, imaginary = (convert(each, dtypes.float64) for each in parts)
-    return convert(lax.complex(real, imaginary), dtypes.complex128, weak=True)
-
-
-def _isinstance(value: Any, kinds: Any) -> bool:
-    if type(value) is OptionalValue:
-        value.refused()
-    if isinstance(value, kinds) or type(value) is not Tracer:
-        return isinstance(value, kinds)
-    kind = _type_of(value)
-    if kind is int and any(isinstance(each, enum.EnumType) for each in (kinds if type(kinds) is tuple else [kinds])):
-        raise refuse("isinstance() asks for a member of an enumeration, and of a traced one only the number is known. "
-                     "Compare it with the members")
-    try:
-        return issubclass(kind, kinds)
-    except TypeError:
-        return False
-
-
-def _type_of(*args: Any, **kwargs: Any) -> Any:
-    """Return `type(x)`, for a traced value the type that it has in Python and NumPy."""
-    if len(args) == 1 and type(args[0]) is OptionalValue:
-        args[0].refused()
-    if len(args) != 1 or type(args[0]) is not Tracer:
-        return type(*args, **kwargs)
-    aval = args[0].aval
-    if aval.weak:
-        return {"b": bool, "f": float, "c": complex}.get(dtypes.kind_of(aval.dtype), int)
-    return np.ndarray if aval.shape else aval.dtype.type
-
-
 def shown(value: Any) -> Any:
     """Return a value of an f-string; raise if it is traced, and the text would be that of a tracer."""
     if is_unknown(value):
@@ -798,50 +691,8 @@ def shown(value: Any) -> Any:
     return value
 
 
-def _of_math(function: BuiltinFunctionType) -> Any:
-    """Return a function of `math` that takes traced numbers, as the one of the same name in fxgrad's libraries."""
-    name = {"fabs": "abs", "pow": "power", "atan2": "arctan2", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
-            "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh"}.get(function.__name__, function.__name__)
-    whole = name in ("floor", "ceil", "trunc")
-
-    def call(*args: Any) -> Any:
-        if not any(type(arg) is Tracer for arg in args):
-            return function(*args)
-        if name == "log" and len(args) == 2:
-            return call(args[0]) / call(args[1])
-        if name == "hypot" and len(args) != 2:
-            return functools.reduce(call, args, 0.0)
-        found = _library_function(name)(*[_as_float(arg) if type(arg) is Tracer else arg for arg in args])
-        return _as_int(found) if whole else found
-    return call if name in _MATH or name in _SPECIAL else function
-
-
-def _library_function(name: str) -> Callable[..., Any]:
-    if name == "remainder":
-        return _nearest_remainder
-    return getattr(special, _SPECIAL[name]) if name in _SPECIAL else getattr(fnp, name)
-
-
-def _nearest_remainder(x: Any, y: Any) -> Any:
-    """Return x - n y for the whole number n nearest to x / y, the even one of two: the remainder of IEEE 754."""
-    part = fnp.fmod(fnp.abs(x), fnp.abs(y))  # exact, as the steps below are
-    rest = fnp.abs(y) - part
-    is_odd = fnp.fmod(fnp.abs(x) - part, 2 * fnp.abs(y)) != 0
-    nearest = fnp.where((part > rest) | ((part == rest) & is_odd), -rest, part)
-    return fnp.where(fnp.signbit(x), -nearest, nearest)
-
-
-_MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan",
-         "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "abs", "power", "hypot", "copysign",
-         "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod", "remainder", "cbrt",
-         "exp2"}
-_SPECIAL = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
-"""Functions of `math`, with the names that they have in fxgrad.scipy.special."""
 _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
-                             sorted: _sorted, isinstance: _isinstance, np.array: _array,
-                             **{each: functools.partial(_asarray, each)
-                                for each in (np.asarray, np.asanyarray, np.ascontiguousarray)}}
-_TYPES: dict[Any, Any] = {int: _int, float: _float, bool: _bool, complex: _complex, type: _type_of}
+                             sorted: _sorted, isinstance: is_instance, **FUNCTIONS}
 _FUNCTIONS_OF_NUMPY = (np.ufunc, type(np.concatenate))
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
 """Functions of libraries whose results are new."""

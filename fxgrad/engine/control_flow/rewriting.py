@@ -10,37 +10,48 @@ import ast
 import contextlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from fxgrad.engine.control_flow.jumps import JumpLowering, UnsetFlags
+from fxgrad.engine.control_flow.changes import (
+    Changes,
+    changed_by_call,
+    changed_names,
+    changes_by,
+    changes_in,
+    changes_until_rebound,
+    may_change,
+    outer_places,
+    rebound_names,
+    second_names,
+    stored_names,
+    with_methods,
+)
+from fxgrad.engine.control_flow.jumps import JumpLowering, RaisedFlag, UnsetFlags
 from fxgrad.engine.control_flow.liveness import annotate
 from fxgrad.engine.control_flow.names import (
     CHANGES,
-    FUNCTIONS,
     GIVES_NONE,
     OPERATORS,
     RESULT,
-    Nodes,
+    FunctionNode,
     arrays_of,
-    assigned_values,
     bound_names,
-    changed_by_call,
-    compared_with_none,
     dotted,
     free_names,
     has_walrus,
-    is_generated,
+    nested_functions,
+    parameter_names,
+    read_names,
+    walk_scope,
+)
+from fxgrad.engine.control_flow.nodes import assign, constant, define_function, load, make_lambda, placed, store, thunk
+from fxgrad.engine.control_flow.optional import (
+    assigned_values,
+    compared_with_none,
     is_none,
     names_set_if,
-    nested_functions,
     optional_names,
-    parameter_names,
-    passed_names,
-    read_names,
-    rebound_names,
     returns_none,
-    stored_names,
-    walk_scope,
 )
 from fxgrad.engine.control_flow.rows import (
     LastRows,
@@ -50,7 +61,6 @@ from fxgrad.engine.control_flow.rows import (
 )
 from fxgrad.engine.user_source import copy_tree
 
-FunctionNode = ast.FunctionDef | ast.Lambda
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _STORES = ("append", "extend", "insert", "setdefault", "update")
 """Methods of lists and dicts that store arguments, or the items of these."""
@@ -94,7 +104,7 @@ def _keep_none(value: ast.expr | None) -> None:
 class _Rewriter(ast.NodeTransformer):
     """Rewrites one function; nested ones get rewriters of their own."""
 
-    def __init__(self, node: FunctionNode, around: Collection[str] = (), changes: Mapping[str, _Changes] = {},
+    def __init__(self, node: FunctionNode, around: Collection[str] = (), changes: Mapping[str, Changes] = {},
                  ) -> None:
         self._parameters = parameter_names(node.args)
         self._around = {*around}  # names of the functions around
@@ -131,40 +141,40 @@ class _Rewriter(ast.NodeTransformer):
         body = with_numbered_rows(body)
         self._has_rows = any(isinstance(each, NumberedRows) for each in walk_scope(body))
         body = JumpLowering().function(body)
-        nested = _with_methods(nested_functions(body))
-        changes = [_changes_of(body), *map(_changes, nested)]
+        nested = with_methods(nested_functions(body))
+        changes = [changes_in(body), *map(changes_by, nested)]
         locals_ = sorted(bound_names(body) - self._global - self._outer - {*self._parameters})
         locals_ += [GIVES_NONE] if returns_none(body) else []
         self._own = {*locals_, *self._parameters}
-        self._second_names = {*locals_} & _second_names(body)
+        self._second_names = {*locals_} & second_names(body)
         self._optional = (optional_names(node) & self._own) - set().union(
             self._outer, *map(free_names, nested_functions(body)))
         self._around -= self._own
         self._changes = {name: each for name, each in self._changes.items() if name not in self._own}
-        self._changes |= {each.name: _changes(each) for each in nested
+        self._changes |= {each.name: changes_by(each) for each in nested
                           if isinstance(each, ast.FunctionDef) and each.name in self._own}
-        rebound, changed = rebound_names(body), self._changed_by_nested(body).union(*map(_changed_in, changes))
+        rebound, changed = rebound_names(body), self._changed_by_nested(body).union(*map(changed_names, changes))
         self._changed = ({*self._parameters, *self._around} - rebound) & changed
-        given_back = _given_back(rebound.intersection(self._parameters, changed), body, nested)
+        given_back = changes_until_rebound(rebound.intersection(self._parameters, changed), body, nested)
         self._changed |= given_back.keys()
         annotate(body, self._changed, self._outer)
-        of_nested = set().union(*map(_outer_places, nested)) & self._own
+        of_nested = set().union(*map(outer_places, nested)) & self._own
         lends = any(isinstance(each, ast.Call) and any(map(self._is_place, _arguments_of(each)))
                     for each in walk_scope(body))
         parameters = self._entered(changes, given_back, start)
         rewritten = self._block(body)
         rewritten[:0] = parameters
         if self._asks_depth or lends:
-            rewritten.insert(0, _assign("~depth", self._call("depth", [], start), start))
-        rewritten[:0] = [_assign(f"~depth {name}", self._call("depth", [], start), start) for name in sorted(of_nested)]
+            rewritten.insert(0, assign("~depth", self._call("depth", [], start), start))
+        rewritten[:0] = [assign(f"~depth {name}", self._call("depth", [], start), start) for name in sorted(of_nested)]
         if locals_:  # never run: it makes the names variables of this function, which its blocks share
-            targets: list[ast.expr] = [_name(each, ast.Store(), start) for each in locals_]
-            never = ast.If(_constant(False, start), [_at(ast.Assign(targets, _constant(None, start)), start)], [])
-            rewritten.insert(0, _at(never, start))
+            targets: list[ast.expr] = [store(each, start) for each in locals_]
+            never = ast.If(constant(False, start), [placed(ast.Assign(targets, constant(None, start)), start)], [])
+            rewritten.insert(0, placed(never, start))
         node.body = [*head, *rewritten]
         return node
 
-    def _entered(self, changes: Sequence[_Changes], given_back: Mapping[str, _Changes], at: ast.AST) -> list[ast.stmt]:
+    def _entered(self, changes: Sequence[Changes], given_back: Mapping[str, Changes], at: ast.AST) -> list[ast.stmt]:
         """Return the statement for parameters that the function may change, with a note of how it does."""
         own = {*self._parameters} & self._changed
         if not own:
@@ -175,8 +185,8 @@ class _Rewriter(ast.NodeTransformer):
         passed = {(name, ".".join(dotted(function)), place) for names, each in kept
                   for name, function, place in each.passed if name in names}
         note = (CHANGES, tuple(sorted(stored)), tuple(sorted(passed, key=repr)))
-        values = _at(ast.Tuple([_name(name, ast.Load(), at) for name in sorted(own)], ast.Load()), at)
-        return [_at(ast.Expr(self._call("entered", [_thunk(values), _constant(note, at)], at)), at)]
+        values = placed(ast.Tuple([load(name, at) for name in sorted(own)], ast.Load()), at)
+        return [placed(ast.Expr(self._call("entered", [thunk(values), constant(note, at)], at)), at)]
 
     # --- statements -----------------------------------------------------------------------------------------------
 
@@ -184,10 +194,10 @@ class _Rewriter(ast.NodeTransformer):
         out: list[ast.stmt] = []
         for statement in statements:
             dead = self._second_names - getattr(statement, "live", self._second_names)
-            if dead and _may_change(statement):
-                names = _at(ast.Tuple([_name(each, ast.Load(), statement) for each in sorted(dead)], ast.Load()),
+            if dead and may_change(statement):
+                names = placed(ast.Tuple([load(each, statement) for each in sorted(dead)], ast.Load()),
                             statement)
-                out.append(_at(ast.Expr(self._call("forget", [_thunk(names)], statement)), statement))
+                out.append(placed(ast.Expr(self._call("forget", [thunk(names)], statement)), statement))
             rewritten = self.visit(statement)
             out += rewritten if isinstance(rewritten, list) else [rewritten]
         return out
@@ -197,13 +207,13 @@ class _Rewriter(ast.NodeTransformer):
         """Return the definition of a function for a block, which binds names of the function around."""
         declared: list[ast.stmt] = []
         if outside := sorted(binds - self._global):
-            declared.append(_at(ast.Nonlocal(outside), at))
+            declared.append(placed(ast.Nonlocal(outside), at))
         if of_module := sorted(binds & self._global):
-            declared.append(_at(ast.Global(of_module), at))
+            declared.append(placed(ast.Global(of_module), at))
         if reads:  # never run: it makes the names variables that the block shares
-            names = _at(ast.Tuple([_name(each, ast.Load(), at) for each in sorted(reads)], ast.Load()), at)
-            declared.append(_at(ast.If(_constant(False, at), [_at(ast.Expr(names), at)], []), at))
-        return _function(name, [*declared, *body], [] if parameter is None else [parameter], at)
+            names = placed(ast.Tuple([load(each, at) for each in sorted(reads)], ast.Load()), at)
+            declared.append(placed(ast.If(constant(False, at), [placed(ast.Expr(names), at)], []), at))
+        return define_function(name, [*declared, *body], [] if parameter is None else [parameter], at)
 
     def _new(self, word: str) -> str:
         self._count += 1
@@ -219,21 +229,21 @@ class _Rewriter(ast.NodeTransformer):
         defined = []
         for name, block, when in (then, node.body, True), (other, node.orelse, False):
             with self._knowing(test, when, binds[not when]):
-                certain = [_assign(each, self._call("value_set", [_name(each, ast.Load(), test), _constant(
-                    each, test), _constant(True, test)], test), test)
+                certain = [assign(each, self._call("value_set", [load(each, test), constant(
+                    each, test), constant(True, test)], test), test)
                     for each in sorted(names_set_if(test, when) & self._optional & binds[when])]
                 body = [*certain, *self._block(block)]
             if body:
                 at = block[0] if block else test
                 names = binds[not when] | bound_names(certain)
                 defined.append(self._inner(name, body, names, at, reads=reads if when else ()))
-        args = [self._condition(test), _name(then, ast.Load(), test),
-                _name(other, ast.Load(), test) if len(defined) > 1 else _constant(None, test), *changed]
+        args = [self._condition(test), load(then, test),
+                load(other, test) if len(defined) > 1 else constant(None, test), *changed]
         if isinstance(test, UnsetFlags) or hasattr(node, "returned"):
             what = "rest" if isinstance(test, UnsetFlags) else "if"
-            args += [_constant(what, test), _constant(getattr(node, "returned", None), test)]
+            args += [constant(what, test), constant(getattr(node, "returned", None), test)]
         choose = self._with_optional(self._call("if_", args, test))
-        return [*defined, _at(ast.Expr(choose), test)]
+        return [*defined, placed(ast.Expr(choose), test)]
 
     def _raising_branch(self, node: ast.If, raises: bool) -> ast.stmt:
         """Return the `if` of which one side only raises: a traced condition is checked, and the other side runs."""
@@ -241,7 +251,7 @@ class _Rewriter(ast.NodeTransformer):
         error: ast.expr = statement.exc  # type: ignore[attr-defined]
         if before and isinstance(error, ast.Name) and bound_names(before) == {error.id}:
             before, error = [], before[0].value  # type: ignore[attr-defined]
-        source = _constant(ast.unparse(error), error)
+        source = constant(ast.unparse(error), error)
         parts: list[ast.expr] = [source]
         text = error.args[0] if isinstance(error, ast.Call) and len(error.args) == 1 and not error.keywords else None
         if before:  # it is not run if the condition is traced
@@ -250,13 +260,13 @@ class _Rewriter(ast.NodeTransformer):
         if text is not None and not isinstance(text, ast.Starred):
             text = copy_tree(text)
             word = ast.unparse(error.func)  # type: ignore[attr-defined]
-            parts = [_constant(f"{word}: ", error), *(text.values if isinstance(
-                text, ast.JoinedStr) else [_at(ast.FormattedValue(text, -1), text)])]
-        message = _thunk(self._formatted(_at(ast.JoinedStr(parts), error)))
-        kind = _thunk(copy_tree(error.func if isinstance(error, ast.Call) else error))
-        test = self._call("not_raising", [self.visit(node.test), _constant(raises, node.test), message, source, kind],
+            parts = [constant(f"{word}: ", error), *(text.values if isinstance(
+                text, ast.JoinedStr) else [placed(ast.FormattedValue(text, -1), text)])]
+        message = thunk(self._formatted(placed(ast.JoinedStr(parts), error)))
+        kind = thunk(copy_tree(error.func if isinstance(error, ast.Call) else error))
+        test = self._call("not_raising", [self.visit(node.test), constant(raises, node.test), message, source, kind],
                           error)
-        return _at(ast.If(test, self._block(node.body), self._block(node.orelse)), node)
+        return placed(ast.If(test, self._block(node.body), self._block(node.orelse)), node)
 
     def visit_While(self, node: ast.While) -> Any:
         test, body = self._new("test"), self._new("body")
@@ -265,39 +275,39 @@ class _Rewriter(ast.NodeTransformer):
         reads, binds = self._places_of_nested(node.body), bound_names(node.body)
         condition = self._condition(node.test)
         if flags:
-            condition = self._call("boolean", [_constant("and", node.test), self._unset(flags, node.test),
-                                               _thunk(condition)], node.test)
-        returns = _at(ast.Return(condition), node.test)
+            condition = self._call("boolean", [constant("and", node.test), self._unset(flags, node.test),
+                                               thunk(condition)], node.test)
+        returns = placed(ast.Return(condition), node.test)
         call = self._with_optional(self._call("while_", [
-            _name(test, ast.Load(), node.test), _name(body, ast.Load(), node.test), *changed], node.test))
+            load(test, node.test), load(body, node.test), *changed], node.test))
         return [self._inner(test, [returns], set(), node.test),
                 self._inner(body, self._block(node.body), binds, node.body[0], reads=reads),
-                _at(ast.Expr(call), node.test)]
+                placed(ast.Expr(call), node.test)]
 
     def visit_For(self, node: ast.For) -> Any:
         body, stopped = self._new("body"), self._new("stopped")
         flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
         changed = self._changed_names([node.target, *node.body], node.iter, node.live, node.turn)  # type: ignore[attr-defined]
         binds = bound_names([node.target, *node.body])
-        begin = _at(ast.Assign([self.visit(node.target)], _name("~item", ast.Load(), node.target)), node.target)
-        rebinding = [_at(ast.Expr(check), node.target) for check in self._rebinding(
+        begin = placed(ast.Assign([self.visit(node.target)], load("~item", node.target)), node.target)
+        rebinding = [placed(ast.Expr(check), node.target) for check in self._rebinding(
             bound_names(node.target), node.target)]
         reads = self._places_of_nested(node.body)
         defined = [self._inner(body, [*rebinding, begin, *self._block(node.body)], binds, node.target, "~item", reads)]
         at = node.iter
-        stops: ast.expr = _constant(None, at)
+        stops: ast.expr = constant(None, at)
         if flags:
-            defined.append(self._inner(stopped, [_at(ast.Return(self._unset(flags, at)), at)], set(), at))
-            stops = _name(stopped, ast.Load(), at)
+            defined.append(self._inner(stopped, [placed(ast.Return(self._unset(flags, at)), at)], set(), at))
+            stops = load(stopped, at)
         call = self._with_optional(self._call("for_", [
-            self._sequence(node.iter), _name(body, ast.Load(), at), stops, *changed], at))
-        return [*defined, _at(ast.Expr(call), at)]
+            self._sequence(node.iter), load(body, at), stops, *changed], at))
+        return [*defined, placed(ast.Expr(call), at)]
 
     def _with_optional(self, call: Any) -> Any:
         """Return a call for a block, with the names that may be None."""
         names = self._optional | ({RESULT} & self._own)
         if names:
-            call.keywords.append(_at(ast.keyword("optional", _constant(tuple(sorted(names)), call)), call))
+            call.keywords.append(placed(ast.keyword("optional", constant(tuple(sorted(names)), call)), call))
         return call
 
     @contextlib.contextmanager
@@ -316,17 +326,17 @@ class _Rewriter(ast.NodeTransformer):
         """
         stored = (stored_names(body) | self._changed_by_nested(body)) & (self._own | self._around)
         changed = bound_names(body) | stored | self._rebound_by_nested(body)
-        changes = [_changes_of(body), *(self._changes[name] for name in sorted(self._nested_in(body)))]
+        changes = [changes_in(body), *(self._changes[name] for name in sorted(self._nested_in(body)))]
         passed = {(name, ".".join(dotted(function)), place): function for each in changes
                   for name, function, place in each.passed if name in self._own | self._around}
         lent = {name for name, *_ in passed}
-        lists = [_constant(tuple(sorted(each)), at) for each in (*((changed | lent) & names for names in live), stored)]
+        lists = [constant(tuple(sorted(each)), at) for each in (*((changed | lent) & names for names in live), stored)]
         if not passed:
-            return [*lists, _constant(None, at)]
-        entries = [_at(ast.Tuple([_constant(name, at), _constant(name in changed, at), _thunk(copy_tree(function)),
-                                  _constant(place, at)], ast.Load()), at)
+            return [*lists, constant(None, at)]
+        entries = [placed(ast.Tuple([constant(name, at), constant(name in changed, at), thunk(copy_tree(function)),
+                                  constant(place, at)], ast.Load()), at)
                    for (name, _, place), function in sorted(passed.items(), key=lambda each: repr(each[0]))]
-        return [*lists, _thunk(self._call("passed", entries, at))]
+        return [*lists, thunk(self._call("passed", entries, at))]
 
     def _nested_in(self, body: Sequence[ast.AST]) -> set[str]:
         """Return the names of nested functions that a block reads, and of those that these read."""
@@ -366,8 +376,8 @@ class _Rewriter(ast.NodeTransformer):
             of_loop = self._call("sequence", [node.func], node.func)
             nested = node.func.id != "range"
             args = [self._sequence(each) if nested else self.visit(each) for each in node.args]
-            keywords = [_at(ast.keyword(each.arg, self.visit(each.value)), each.value) for each in node.keywords]
-            return _at(ast.Call(of_loop, args, keywords), node)
+            keywords = [placed(ast.keyword(each.arg, self.visit(each.value)), each.value) for each in node.keywords]
+            return placed(ast.Call(of_loop, args, keywords), node)
         visited: ast.expr = self.visit(node)
         return visited
 
@@ -398,19 +408,20 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_With(self, node: ast.With) -> Any:
         items = [self.visit(item) for item in node.items]
-        return _at(ast.With(items, self._block(node.body)), node)
+        return placed(ast.With(items, self._block(node.body)), node)
 
     def visit_Try(self, node: ast.Try) -> Any:
         body = self._block(node.body)
         if node.handlers:  # which exceptions are raised cannot depend on traced values
             inside = ast.withitem(self._operator("in_try", node), None)
-            body = [_at(ast.With([inside], body), node)]
-        handlers = [_at(ast.ExceptHandler(each.type and self.visit(each.type), each.name, self._block(each.body)), each)
-                    for each in node.handlers]
+            body = [placed(ast.With([inside], body), node)]
+        handlers = [placed(ast.ExceptHandler(each.type and self.visit(each.type), each.name, self._block(each.body)),
+                           each) for each in node.handlers]
         if handlers:  # they are for exceptions that Python has, too
-            refused = _at(ast.ExceptHandler(self._operator("refusals", node), None, [_at(ast.Raise(), node)]), node)
+            refused = placed(ast.ExceptHandler(self._operator("refusals", node), None, [placed(ast.Raise(), node)]),
+                             node)
             handlers.insert(0, refused)
-        return _at(ast.Try(body, handlers, self._block(node.orelse), self._block(node.finalbody)), node)
+        return placed(ast.Try(body, handlers, self._block(node.orelse), self._block(node.finalbody)), node)
 
     def visit_Match(self, node: ast.Match) -> Any:
         cases = [ast.match_case(each.pattern, each.guard and self._known(each.guard, "the guard of a case"),
@@ -419,13 +430,13 @@ class _Rewriter(ast.NodeTransformer):
         if any(isinstance(each, ast.MatchSingleton) and each.value is not None
                for case in node.cases for each in ast.walk(case.pattern)):
             subject = self._call("without_traced_bools", [subject], node.subject)
-        return _at(ast.Match(subject, cases), node)
+        return placed(ast.Match(subject, cases), node)
 
     def visit_Assert(self, node: ast.Assert) -> Any:
-        message: ast.expr = _constant(None, node.test)
-        source = _constant("" if node.msg is None else ast.unparse(node.msg), node.test)
+        message: ast.expr = constant(None, node.test)
+        source = constant("" if node.msg is None else ast.unparse(node.msg), node.test)
         if node.msg is not None:
-            message = _thunk(self._formatted(node.msg) if isinstance(node.msg, ast.JoinedStr) else self.visit(node.msg))
+            message = thunk(self._formatted(node.msg) if isinstance(node.msg, ast.JoinedStr) else self.visit(node.msg))
             node.msg = self.visit(copy_tree(node.msg))
         node.test = self._call("assertion", [self.visit(node.test), message, source], node.test)
         return node
@@ -433,7 +444,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Raise(self, node: ast.Raise) -> Any:
         self.generic_visit(node)
         if node.exc is None:
-            return [_at(ast.Expr(self._call("raising", [], node)), node), node]
+            return [placed(ast.Expr(self._call("raising", [], node)), node), node]
         node.exc = self._call("raising", [node.exc], node.exc)
         return node
 
@@ -446,12 +457,12 @@ class _Rewriter(ast.NodeTransformer):
         node.targets = [self.visit(target) for target in node.targets]
         node.value = self._returned(value) if is_result else self._new_containers(value)
         for name in getattr(node, "given_back", ()):
-            node.value = self._call("given_back", [_thunk(_name(name, ast.Load(), node)), node.value], node)
+            node.value = self._call("given_back", [thunk(load(name, node)), node.value], node)
         found = self._noting_rebinding(node, bound_names(node.targets))
         lists = [each.value for target in node.targets for each in ast.walk(target)
                  if isinstance(each, ast.Starred) and isinstance(each.value, ast.Name)]
         return [*(found if isinstance(found, list) else [found]), *(
-            _at(ast.Expr(self._call("fresh", [_name(each.id, ast.Load(), each)], each)), each)
+            placed(ast.Expr(self._call("fresh", [load(each.id, each)], each)), each)
             for each in lists)] if lists else found
 
     def _returned(self, value: ast.expr) -> ast.expr:
@@ -460,8 +471,8 @@ class _Rewriter(ast.NodeTransformer):
             value.elts = [self._returned(each) for each in value.elts]
             return value
         if isinstance(value, ast.Name) and value.id in self._own and not arrays_of(value):
-            certain = [_constant(True, value)] if value.id in self._certain else []
-            return self._call("returned", [_thunk(value), *certain], value)
+            certain = [constant(True, value)] if value.id in self._certain else []
+            return self._call("returned", [thunk(value), *certain], value)
         _keep_none(value)
         return self._new_containers(value)
 
@@ -473,9 +484,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
         if node.value is None:
-            return _at(ast.Pass(), node)
-        plain = _at(ast.Assign([node.target], node.value), node)
-        plain.given_back = getattr(node, "given_back", [])
+            return placed(ast.Pass(), node)
+        plain = placed(ast.Assign([node.target], node.value), node)
+        plain.given_back = getattr(node, "given_back", [])  # type: ignore[attr-defined]
         return self.visit(plain)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
@@ -485,16 +496,16 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node.target, ast.Name):
             name = node.target.id
             if name in self._optional:
-                before.append(_assign(name, self.visit(_name(name, ast.Load(), node)), node))
-            before += [_assign("~operand", node.value, node.value)]
-            node.value = _name("~operand", ast.Load(), node.value)
-            check = self._call("augmented", [_thunk(_name(name, ast.Load(), node)), _constant(name, node),
+                before.append(assign(name, self.visit(load(name, node)), node))
+            before += [assign("~operand", node.value, node.value)]
+            node.value = load("~operand", node.value)
+            check = self._call("augmented", [thunk(load(name, node)), constant(name, node),
                                              node.value], node)
-            before.append(_at(ast.Expr(check), node))
+            before.append(placed(ast.Expr(check), node))
             if arrays_of(node.target):
-                store = self._call("store_row", [_thunk(_name(name, ast.Load(), node))], node)
-                after = [_assign("~operand", _constant(None, node), node), _at(ast.Expr(store), node)]
-        shown = _constant(ast.unparse(node.target), node.target)
+                store = self._call("store_row", [thunk(load(name, node))], node)
+                after = [assign("~operand", constant(None, node), node), placed(ast.Expr(store), node)]
+        shown = constant(ast.unparse(node.target), node.target)
         node.target = self.visit(node.target)
         if isinstance(node.target, ast.Subscript | ast.Attribute):
             node.target.value = self._call("slots", [node.target.value, shown], node.target)
@@ -503,17 +514,17 @@ class _Rewriter(ast.NodeTransformer):
 
     def _noting_rebinding(self, node: ast.stmt, names: Iterable[str]) -> Any:
         checks = self._rebinding(names, node)
-        return [*(_at(ast.Expr(check), node) for check in checks), node] if checks else node
+        return [*(placed(ast.Expr(check), node) for check in checks), node] if checks else node
 
     def _rebinding(self, names: Iterable[str], at: ast.AST) -> list[ast.expr]:
         """Return the checks for the names of scopes outside among those that are about to be assigned."""
         checks = []
         for name in sorted({*names} & (self._global | self._outer)):
-            args = [_constant(name, at)]
+            args: list[ast.expr] = [constant(name, at)]
             if name in self._outer:
-                args.append(_thunk(_name(name, ast.Load(), at)))
+                args.append(thunk(load(name, at)))
             if name in self._around:
-                args.append(_name(f"~depth {name}", ast.Load(), at))
+                args.append(load(f"~depth {name}", at))
             checks.append(self._call("rebinding", args, at))
         return checks
 
@@ -523,8 +534,8 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         checks = self._rebinding([node.target.id], node)
         if checks:
-            both = _at(ast.Tuple([*checks, node.value], ast.Load()), node)
-            node.value = _at(ast.Subscript(both, _constant(1, node), ast.Load()), node)
+            both = placed(ast.Tuple([*checks, node.value], ast.Load()), node)
+            node.value = placed(ast.Subscript(both, constant(1, node), ast.Load()), node)
         return node
 
     def visit_Name(self, node: ast.Name) -> Any:
@@ -534,13 +545,13 @@ class _Rewriter(ast.NodeTransformer):
             return self._call("value_of", [node], node)
         if node.id in self._optional and not (hasattr(node, "may_be_none") and node.id not in self._certain):
             if (callee := getattr(node, "callee", "")):
-                return self._call("argument", [_name(callee, ast.Load(), node), node, _constant(node.id, node)], node)
+                return self._call("argument", [load(callee, node), node, constant(node.id, node)], node)
             return self._call("value_set", [node, *self._of_optional(node)], node)
         return node
 
     def _of_optional(self, name: ast.Name) -> list[ast.expr]:
         """Return the arguments of `value_set` for a name that may be None."""
-        return [_constant(name.id, name), _constant(name.id in self._certain, name)]
+        return [constant(name.id, name), constant(name.id in self._certain, name)]
 
     def _condition(self, node: ast.expr) -> ast.expr:
         """Return a condition; a name that may be None is one."""
@@ -555,24 +566,27 @@ class _Rewriter(ast.NodeTransformer):
         wholes = [(node.array, False)]
         if isinstance(node.array, ast.Attribute) and is_transposed(node.array):  # of an array, or of an object
             wholes.insert(0, (node.array.value, True))
-        rows = [_at(ast.Tuple([_thunk(self.visit(copy_tree(array))), _thunk(self._place(copy_tree(array))), _constant(
+        rows = [placed(ast.Tuple([thunk(self.visit(copy_tree(array))), thunk(self._place(copy_tree(array))), constant(
             columns, node)], ast.Load()), node) for array, columns in wholes]
-        bounds = [_constant(None, node) if each is None else self.visit(copy_tree(each)) for each in node.bounds]
-        bounds = bounds or [_constant(None, node)] * 3
+        bounds = [constant(None, node) if each is None else self.visit(copy_tree(each)) for each in node.bounds]
+        bounds = bounds or [constant(None, node)] * 3
         return self._call("numbered", [
-            _thunk(self.visit(node.elts[0])), _thunk(_at(ast.Tuple(bounds, ast.Load()), node)),
-            _constant(node.reads_elements, node), *rows], node)
+            thunk(self.visit(node.elts[0])), thunk(placed(ast.Tuple(bounds, ast.Load()), node)),
+            constant(node.reads_elements, node), *rows], node)
 
     def visit_LastRows(self, node: LastRows) -> Any:
-        names: list[ast.expr] = [_name(each.id, ast.Load(), each) for each in node.elts
+        names: list[ast.expr] = [load(each.id, each) for each in node.elts
                                  if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load)]
-        return self._call("with_values", [_thunk(_at(ast.Tuple(names, ast.Load()), node))], node)
+        return self._call("with_values", [thunk(placed(ast.Tuple(names, ast.Load()), node))], node)
 
     def visit_UnsetFlags(self, node: UnsetFlags) -> Any:
         return self._unset(node.flags, node)
 
+    def visit_RaisedFlag(self, node: RaisedFlag) -> Any:
+        return self._call("raised_flag", [self.visit(each) for each in node.values], node)
+
     def _unset(self, flags: Sequence[str], at: ast.AST) -> ast.expr:
-        return self._call("unset", [_name(flag, ast.Load(), at) for flag in flags], at)
+        return self._call("unset", [load(flag, at) for flag in flags], at)
 
     def _new_containers(self, value: ast.expr) -> ast.expr:
         """Return the value of an assignment; lists and their kin that it makes are known to be new."""
@@ -607,33 +621,33 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(node, ast.Name) and node.id in self._own:
             self._asks_depth |= self._chosen > 0
             depth = [self._depth(node)] if self._chosen else []
-            return self._call("stored", [_thunk(_name(node.id, ast.Load(), node)), _constant(node.id, node),
-                                         _constant(node.id in self._parameters, node), *depth], node)
+            return self._call("stored", [thunk(load(node.id, node)), constant(node.id, node),
+                                         constant(node.id in self._parameters, node), *depth], node)
         if isinstance(node, ast.Name) and node.id in self._around:
-            return self._call("stored", [_thunk(_name(node.id, ast.Load(), node)), _constant(node.id, node), _constant(
-                False, node), _name(f"~depth {node.id}", ast.Load(), node)], node)
-        shown = _constant(ast.unparse(node), node)
+            return self._call("stored", [thunk(load(node.id, node)), constant(node.id, node), constant(
+                False, node), load(f"~depth {node.id}", node)], node)
+        shown = constant(ast.unparse(node), node)
         if isinstance(node, ast.Attribute):
-            getter = _lambda(["~owner"], _at(ast.Attribute(_name("~owner", ast.Load(), node), node.attr, ast.Load()),
+            getter = make_lambda(["~owner"], placed(ast.Attribute(load("~owner", node), node.attr, ast.Load()),
                                              node))
             return self._call("attribute", [self.visit(node.value), getter, shown], node)
         if isinstance(node, ast.Subscript):
             named: str | None = getattr(node, "named", None)
-            index = self._index(node.slice) if named is None else _name(named, ast.Load(), node)
+            index = self._index(node.slice) if named is None else load(named, node)
             return self._call("place", [self._place(node.value), index, shown], node)
         visited: ast.expr = self.visit(node)
         return visited
 
     def _depth(self, at: ast.AST) -> ast.expr:
         """Return the expression for the number of traced blocks around the function."""
-        return self._call("depth", [], at) if self._is_lambda else _name("~depth", ast.Load(), at)
+        return self._call("depth", [], at) if self._is_lambda else load("~depth", at)
 
     def _index(self, node: ast.expr) -> ast.expr:
         """Return the expression for an index, which may have slices."""
         visited: ast.expr = self.visit(node)
         if not any(isinstance(each, ast.Slice | ast.Starred) for each in ast.walk(node)):
             return visited
-        return _at(ast.Subscript(self._operator("index", node), visited, ast.Load()), node)
+        return placed(ast.Subscript(self._operator("index", node), visited, ast.Load()), node)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         if not isinstance(node.ctx, ast.Load):
@@ -641,11 +655,11 @@ class _Rewriter(ast.NodeTransformer):
             node.slice = self.visit(node.slice)
             return node
         node.value = self.visit(node.value)
-        if _is_constant(node.slice):
+        if _is_constant_index(node.slice):
             return node
         index, named = self._index(node.slice), getattr(node, "named", None)
         if named is not None:
-            index = _at(ast.NamedExpr(_name(named, ast.Store(), node), index), node.slice)
+            index = placed(ast.NamedExpr(store(named, node), index), node.slice)
         return self._call("item", [node.value, index], node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
@@ -659,7 +673,7 @@ class _Rewriter(ast.NodeTransformer):
             node.values = [*(self._known(each, f"`{word}` before :=") for each in node.values[:-1]),
                            visit(node.values[-1])]
             return node
-        args = [_constant(word, node), visit(first)]
+        args = [constant(word, node), visit(first)]
         with contextlib.ExitStack() as tests:
             for before, each in zip(node.values, rest, strict=False):
                 tests.enter_context(self._knowing(before, word == "and"))
@@ -669,7 +683,7 @@ class _Rewriter(ast.NodeTransformer):
     def _choice(self, node: ast.expr, visit: Callable[[ast.expr], ast.expr]) -> ast.expr:
         """Return the function for an expression that a traced condition may choose."""
         self._chosen += 1
-        found = _thunk(visit(node))
+        found = thunk(visit(node))
         self._chosen -= 1
         return found
 
@@ -682,7 +696,7 @@ class _Rewriter(ast.NodeTransformer):
         for each, when in (node.body, True), (node.orelse, False):
             with self._knowing(node.test, when):
                 sides.append(self._choice(each, self.visit))
-        optional = [_constant(True, node)] if hasattr(node, "may_be_none") else []
+        optional = [constant(True, node)] if hasattr(node, "may_be_none") else []
         return self._call("if_expression", [self._condition(node.test), *sides, *optional], node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
@@ -692,10 +706,11 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        are_conditions = isinstance(node.op, ast.Add) and all(map(_is_condition, (node.left, node.right)))
+        of_conditions = {ast.Add: "counted", ast.Sub: "as_number"}.get(type(node.op)) if all(
+            map(_is_condition, (node.left, node.right))) else None
         self.generic_visit(node)
-        if are_conditions:
-            node.left, node.right = (self._call("counted", [each], each) for each in (node.left, node.right))
+        if of_conditions is not None:
+            node.left, node.right = (self._call(of_conditions, [each], each) for each in (node.left, node.right))
         return node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
@@ -704,7 +719,7 @@ class _Rewriter(ast.NodeTransformer):
             return found if isinstance(node.ops[0], ast.In) else self._call("not_", [found], node)
         name, kind = compared_with_none(node), type(node.ops[0])
         if name in self._optional or (kind in (ast.Is, ast.IsNot) and is_none(node.comparators[0])):
-            left = _name(name, ast.Load(), node) if name in self._optional else self.visit(node.left)
+            left = load(name, node) if name in self._optional else self.visit(node.left)
             found = self._call("is_none", [left], node)
             return found if kind in (ast.Is, ast.Eq) else self._call("not_", [found], node)
         if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot) and isinstance(
@@ -720,16 +735,16 @@ class _Rewriter(ast.NodeTransformer):
             return node
         first, second = self.visit(node.left), self.visit(node.comparators[0])
         left, right = self._new("left"), self._new("right")
-        pair = _at(ast.Compare(_name(left, ast.Load(), node.left), [node.ops[0]],
-                               [_name(right, ast.Load(), node.comparators[0])]), node)
-        rest = self.visit(_at(ast.Compare(_name(right, ast.Load(), node.comparators[0]), node.ops[1:],
+        pair = placed(ast.Compare(load(left, node.left), [node.ops[0]],
+                               [load(right, node.comparators[0])]), node)
+        rest = self.visit(placed(ast.Compare(load(right, node.comparators[0]), node.ops[1:],
                                           node.comparators[1:]), node))
-        both = self._call("boolean", [_constant("and", node), pair, _thunk(rest)], node)
-        return _at(ast.Call(_lambda([left, right], both), [first, second], []), node)
+        both = self._call("boolean", [constant("and", node), pair, thunk(rest)], node)
+        return placed(ast.Call(make_lambda([left, right], both), [first, second], []), node)
 
     def visit_Call(self, node: ast.Call) -> Any:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and self._parameters:
-            node.args = [_name("__class__", ast.Load(), node), _name(self._parameters[0], ast.Load(), node)]
+            node.args = [load("__class__", node), load(self._parameters[0], node)]
             return node
         if (reduced := self._reduction(node)) is not None:
             return reduced
@@ -753,13 +768,13 @@ class _Rewriter(ast.NodeTransformer):
             keyword.value = self._argument(keyword.value, node, changes and keyword.value is target)
         if changes and isinstance(node.func, ast.Attribute):
             of = self._argument(node.func.value, node.func, node.func.value is target)
-            node.func = self._call("changing", [of, _constant(node.func.attr, node.func)], node.func)
+            node.func = self._call("changing", [of, constant(node.func.attr, node.func)], node.func)
             return node
         if lent:
             lent.insert(0, self._depth(node.func))
         node.func = self._call("called", [self.visit(node.func), *lent], node.func)
         if callee:
-            node.func = _at(ast.NamedExpr(_name(callee, ast.Store(), node), node.func), node.func)
+            node.func = placed(ast.NamedExpr(store(callee, node), node.func), node.func)
         return node
 
     def _reduction(self, node: ast.Call) -> ast.expr | None:
@@ -777,23 +792,23 @@ class _Rewriter(ast.NodeTransformer):
                 isinstance(each, ast.Name) for each in targets):
             return None
         names = [each.id for each in targets if isinstance(each, ast.Name)]
-        element = _lambda(names, self.visit(comprehension.elt))
-        keep = _constant(None, node)
+        element = make_lambda(names, self.visit(comprehension.elt))
+        keep: ast.expr = constant(None, node)
         if first.ifs:
-            test = first.ifs[0] if len(first.ifs) == 1 else _at(ast.BoolOp(ast.And(), first.ifs), first.ifs[0])
-            keep = _lambda(names, self.visit(test))
+            test = first.ifs[0] if len(first.ifs) == 1 else placed(ast.BoolOp(ast.And(), first.ifs), first.ifs[0])
+            keep = make_lambda(names, self.visit(test))
         call: Any = self._call("reduced", [
-            self.visit(node.func), _constant(isinstance(comprehension, ast.ListComp), node),
-            _constant(len(names) if isinstance(first.target, ast.Tuple) else 0, node), self._sequence(first.iter),
+            self.visit(node.func), constant(isinstance(comprehension, ast.ListComp), node),
+            constant(len(names) if isinstance(first.target, ast.Tuple) else 0, node), self._sequence(first.iter),
             element, keep, *map(self.visit, others)], node)
-        call.keywords = [_at(ast.keyword(each.arg, self.visit(each.value)), each.value) for each in node.keywords]
+        call.keywords = [placed(ast.keyword(each.arg, self.visit(each.value)), each.value) for each in node.keywords]
         return call
 
     def _is_place(self, node: ast.expr) -> bool:
         """Return whether an argument is a name, or an attribute or an item of one: it may be lent."""
         inner = node
         while isinstance(inner, ast.Attribute | ast.Subscript):
-            if self._in_iterable and isinstance(inner, ast.Subscript) and not _is_constant(inner.slice):
+            if self._in_iterable and isinstance(inner, ast.Subscript) and not _is_constant_index(inner.slice):
                 return False  # no name can be given to the index there
             inner = inner.value
         return isinstance(inner, ast.Name) and inner.id in self._own | self._around
@@ -810,11 +825,11 @@ class _Rewriter(ast.NodeTransformer):
                 continue
             inner = each
             while isinstance(inner, ast.Attribute | ast.Subscript):
-                if isinstance(inner, ast.Subscript) and not _is_constant(inner.slice):
+                if isinstance(inner, ast.Subscript) and not _is_constant_index(inner.slice):
                     inner.named = self._new("index")  # type: ignore[attr-defined]
                 inner = inner.value
-            place = _thunk(self._place(copy_tree(each)))
-            found.append(_at(ast.Tuple([_constant(key, each), place], ast.Load()), each))
+            place = thunk(self._place(copy_tree(each)))
+            found.append(placed(ast.Tuple([constant(key, each), place], ast.Load()), each))
         return found
 
     def _argument(self, node: ast.expr, of: ast.AST, changes: bool) -> ast.expr:
@@ -839,7 +854,7 @@ class _Rewriter(ast.NodeTransformer):
                     visited: ast.expr = self.generic_visit(node)  # type: ignore[assignment]
                     return visited
                 text = "" if spec is None else "".join(part.value for part in spec.values)  # type: ignore[attr-defined]
-                parts.append(_at(ast.Tuple([self.visit(each.value), _constant(text, each), _constant(
+                parts.append(placed(ast.Tuple([self.visit(each.value), constant(text, each), constant(
                     "" if each.conversion == -1 else chr(each.conversion), each)], ast.Load()), each))
             else:
                 parts.append(each)
@@ -856,7 +871,7 @@ class _Rewriter(ast.NodeTransformer):
             if hasattr(node, name):
                 setattr(node, name, self.visit(getattr(node, name)))
         for generator in node.generators:
-            generator.ifs = [self._call("known", [each, _constant("the filter of a comprehension", each)], each)
+            generator.ifs = [self._call("known", [each, constant("the filter of a comprehension", each)], each)
                              for each in generator.ifs]
         return node
 
@@ -864,174 +879,19 @@ class _Rewriter(ast.NodeTransformer):
     visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815
 
     def _known(self, node: ast.expr, what: str) -> ast.expr:
-        return self._call("known", [self.visit(node), _constant(what, node)], node)
+        return self._call("known", [self.visit(node), constant(what, node)], node)
 
     def _operator(self, name: str, at: ast.AST) -> ast.expr:
-        return _at(ast.Attribute(_name(OPERATORS, ast.Load(), at), name, ast.Load()), at)
+        return placed(ast.Attribute(load(OPERATORS, at), name, ast.Load()), at)
 
-    def _call(self, operator: str, args: list[ast.expr], at: ast.AST) -> ast.expr:
-        return _at(ast.Call(self._operator(operator, at), args, []), at)
-
-
-class _Changes(NamedTuple):
-    """The names of scopes outside whose arrays a function changes, or passes to others, and those that it reads.
-
-    `rebound` are those that it declares `nonlocal`.
-    """
-
-    stored: set[str]
-    passed: list[tuple[str, ast.expr, int | str]]
-    reads: set[str]
-    rebound: set[str]
-
-
-def _with_methods(nodes: Iterable[ast.AST]) -> list[FunctionNode]:
-    """Return functions, and the methods of classes."""
-    found: list[FunctionNode] = []
-    for node in nodes:
-        if isinstance(node, ast.ClassDef):
-            found += _with_methods(node.body)
-        elif isinstance(node, ast.FunctionDef | ast.Lambda):
-            found.append(node)
-    return found
+    def _call(self, operator: str, args: Sequence[ast.expr], at: ast.AST) -> ast.expr:
+        return placed(ast.Call(self._operator(operator, at), [*args], []), at)
 
 
 def _arguments_of(node: ast.Call) -> list[ast.expr]:
     return [*node.args, *(keyword.value for keyword in node.keywords)]
 
 
-def _changes(node: FunctionNode) -> _Changes:
-    own = _own_names(node)
-    inner = _changes_of(node.body)
-    nested = [_changes(each) for each in _with_methods(nested_functions(node.body))]
-    stored = inner.stored.union(*(each.stored for each in nested)) - own
-    passed = [each for one in (inner, *nested) for each in one.passed if each[0] not in own and (
-        dotted(each[1])[0] not in own)]
-    rebound = _nonlocal_names(node).union(*(each.rebound for each in nested)) - own
-    return _Changes(stored, passed, free_names(node), rebound)
-
-
-def _outer_places(node: FunctionNode) -> set[str]:
-    """Return the names of scopes outside that a function may rebind, or whose arrays it or its callees may change."""
-    names = stored_names(node.body) | {name for name, *_ in passed_names(node.body)} | _nonlocal_names(node)
-    inner = [_outer_places(each) for each in _with_methods(nested_functions(node.body))]
-    return names.union(*inner) - _own_names(node)
-
-
-def _own_names(node: FunctionNode) -> set[str]:
-    """Return the names of a function's own variables: what it binds, but for those of scopes outside."""
-    return bound_names(node.body) - _nonlocal_names(node) | {*parameter_names(node.args)}
-
-
-def _nonlocal_names(node: FunctionNode) -> set[str]:
-    return {name for each in walk_scope(node.body) if isinstance(each, ast.Nonlocal) for name in each.names}
-
-
-def _changes_of(body: Nodes) -> _Changes:
-    return _Changes(stored_names(body), passed_names(body), set(), set())
-
-
-def _changed_in(changes: _Changes) -> set[str]:
-    """Return the names whose arrays may change."""
-    return changes.stored | {name for name, *_ in changes.passed}
-
-
-def _given_back(names: set[str], body: Sequence[ast.stmt], nested: Iterable[ast.AST]) -> dict[str, _Changes]:
-    """Return the parameters that change until a statement `a = ...` of the function gives them another object.
-
-    With them are the changes until then; `given_back` of such a statement are their names.
-    """
-    found: dict[str, _Changes] = {}
-    for name in sorted(names.difference(*map(free_names, nested)) if names else ()):
-        for number, statement in enumerate(body):
-            if name not in rebound_names([statement]):
-                continue
-            if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None and (
-                    name not in rebound_names(statement.value)):
-                changes = _changes_of([*body[:number], statement.value])
-                if name in _changed_in(changes):
-                    found[name] = changes
-                    statement.given_back = [*getattr(statement, "given_back", ()), name]  # type: ignore[union-attr]
-            break
-    return found
-
-
-def _second_names(body: Sequence[ast.stmt]) -> set[str]:
-    """Return the names that can be unset where they are dead, and whose objects may have another name.
-
-    Of `best = current` both, of `row = table[i]` and `for row in table` the first, which may be a view.
-    """
-    found: set[str] = set()
-    kept: set[str] = set()
-    for node in walk_scope(body):
-        if isinstance(node, ast.For):
-            found |= bound_names(node.target)
-        elif isinstance(node, ast.Assign):
-            if not isinstance(node.value, ast.BinOp | ast.Constant | ast.Compare):
-                found |= bound_names(node.targets)
-            values = [node.value]
-            while values:
-                value = values.pop()
-                if isinstance(value, ast.Name):
-                    found.add(value.id)
-                values += value.elts if isinstance(value, ast.Tuple) else (
-                    [value.body, value.orelse] if isinstance(value, ast.IfExp) else [])
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del):
-            kept.add(node.id)
-        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            kept |= free_names(node)
-    return {name for name in found - kept if not is_generated(name)}
-
-
-def _may_change(statement: ast.stmt) -> bool:
-    """Return whether a statement assigns items or attributes, or calls a method."""
-    if isinstance(statement, ast.Expr):
-        return isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute)
-    return isinstance(statement, ast.AugAssign) or (isinstance(statement, ast.Assign) and any(
-        isinstance(target, ast.Subscript | ast.Attribute) for target in statement.targets))
-
-
-def _is_constant(index: ast.expr) -> bool:
+def _is_constant_index(index: ast.expr) -> bool:
     """Return whether an index is a number, or a slice with numbers for bounds."""
     return all(isinstance(each, ast.Slice | ast.Constant | ast.expr_context) for each in ast.walk(index))
-
-
-def _at(node: Any, at: Any) -> Any:
-    return ast.copy_location(node, at)
-
-
-def _name(name: str, context: ast.expr_context, at: ast.AST) -> ast.Name:
-    node: ast.Name = _at(ast.Name(name, context), at)
-    return node
-
-
-def _constant(value: Any, at: ast.AST) -> ast.expr:
-    node: ast.expr = _at(ast.Constant(value), at)
-    return node
-
-
-def _assign(name: str, value: ast.expr, at: ast.AST) -> ast.stmt:
-    node: ast.stmt = _at(ast.Assign([_name(name, ast.Store(), at)], value), at)
-    return node
-
-
-def _arguments(names: Sequence[str]) -> ast.arguments:
-    return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
-
-
-def _function(name: str, body: list[ast.stmt], parameters: Sequence[str], at: ast.AST) -> ast.stmt:
-    node: ast.stmt = _at(ast.FunctionDef(name, _arguments(parameters), body, []), at)
-    return node
-
-
-def _lambda(parameters: Sequence[str], body: ast.expr) -> ast.expr:
-    arguments = _arguments(parameters)
-    arguments.kwonlyargs, arguments.kw_defaults = [ast.arg("~")], [_constant(None, body)]  # marks it as generated
-    node: ast.expr = _at(ast.Lambda(arguments, body), body)
-    return node
-
-
-def _thunk(body: ast.expr) -> ast.expr:
-    return _lambda([], body)
-
-

@@ -15,15 +15,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fxgrad.engine.control_flow.names import (
-    FUNCTIONS,
-    changed_by_call,
-    free_names,
-    nested_functions,
-    rebound_names,
-    stored_names,
-    walk_scope,
-)
+from fxgrad.engine.control_flow.changes import changed_by_call, rebound_names, stored_names
+from fxgrad.engine.control_flow.names import FUNCTIONS, free_names, nested_functions, walk_scope
+from fxgrad.engine.control_flow.nodes import placed
 
 
 class NumberedRows(ast.Tuple):
@@ -144,7 +138,7 @@ def _changed_rows(node: ast.For, arrays_of_rows: Mapping[str, Collection[str]]) 
     With each is the array. `arrays_of_rows` are the names whose arrays have the rows of the loops around.
     """
     sources = {name: array for name, each in _items(node.target, node.iter) if (array := _array_of(each)) is not None}
-    if not sources or node.orelse:
+    if not sources:
         return {}
     changed = stored_names(node.body) | {
         each.id for statement in walk_scope(node.body) if isinstance(statement, ast.Expr) and isinstance(
@@ -163,7 +157,8 @@ def _changed_rows(node: ast.For, arrays_of_rows: Mapping[str, Collection[str]]) 
         isinstance(array, ast.Name) and array.id in changed)}
     rows = {name: array for name, array in sources.items() if ast.dump(array) in arrays}
     roots = {name for array in rows.values() for name in _names(array)}
-    if not rows or rebound_names(node.body) & (roots | rows.keys()) or _names(node.target) & roots:
+    if not rows or rebound_names([*node.body, *node.orelse]) & (roots | rows.keys()) or (
+            _names(node.target) & roots) or not rows.keys().isdisjoint(_uses(node.orelse)):
         return {}
     return rows
 
@@ -204,12 +199,13 @@ class _Loops(ast.NodeTransformer):
             each for root in sorted(_names(array)) for each in (root, *around.get(root, ()))))
             for name, array in rows.items()}
         node.body = [each for statement in node.body for each in self.statements(statement)]
-        last: list[ast.expr] = [self.visit_Name(ast.copy_location(ast.Name(name, context), node.target))
+        last: list[ast.expr] = [self.visit_Name(placed(ast.Name(name, context), node.target))
                                 for name in rows if name in self._used_outside
                                 for context in (ast.Load(), ast.Store())]
         self._arrays = around
-        after = ast.copy_location(LastRows(last, ast.Load()), node.target)
-        return [node, ast.copy_location(ast.Expr(after), node.target)] if last else node
+        node.orelse = [each for statement in node.orelse for each in self.statements(statement)]
+        after = placed(LastRows(last, ast.Load()), node.target)
+        return [node, placed(ast.Expr(after), node.target)] if last else node
 
     def statements(self, statement: ast.stmt) -> list[ast.stmt]:
         """Return a statement, and what stands after it."""
@@ -220,7 +216,7 @@ class _Loops(ast.NodeTransformer):
                   ) -> ast.expr:
         """Return what a target goes over, with `NumberedRows` for the names of rows."""
         if isinstance(target, ast.Name) and target.id in rows:
-            found = ast.copy_location(NumberedRows([source], ast.Load()), source)
+            found = placed(NumberedRows([source], ast.Load()), source)
             found.reads_elements = isinstance(found.array, ast.Name) and found.array.id in stored
             return found
         if _items(target, source) and isinstance(target, ast.Tuple) and isinstance(source, ast.Call):

@@ -1,17 +1,18 @@
-"""Cache keys: numbers are distinguished by type and bits, other objects by identity.
+"""Cache keys: numbers are distinguished by type and bits, other objects by identity, or as jax compares them.
 
 `==` cannot compare cache keys: `1 == 1.0 == True`, `0.0 == -0.0`, `nan != nan`, and classes override `__eq__`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 from fxgrad.engine.core.primitive import Primitive, library
+from fxgrad.engine.tree import TreeDef
 
 # Equal values of one of these types are indistinguishable; bound methods compare their objects by identity.
 _BY_EQUALITY = frozenset({int, bool, str, bytes, type(None), type(Ellipsis), type, FunctionType, BuiltinFunctionType,
@@ -65,6 +66,49 @@ def cache_key(value: Any) -> Any:
     if isinstance(value, np.dtype | StructuralKey):
         return kind, value
     return IdentityKey(value)
+
+
+def comparison_key(value: Any) -> Hashable:
+    """Return a key for an object that jax compares by `==`: its type and itself, or its identity if it has no hash.
+
+    Numbers are told apart by their bits, and tuples entry by entry, as by `cache_key`.
+
+    >>> comparison_key((1, 0.0)) == comparison_key((True, 0.0)), comparison_key(0.0) == comparison_key(-0.0)
+    (False, False)
+    >>> comparison_key(frozenset({2})) == comparison_key(frozenset({2})), comparison_key([]) == comparison_key([])
+    (True, False)
+    """
+    kind = type(value)
+    if kind is tuple:
+        return kind, *map(comparison_key, value)
+    if kind is float or kind is complex or isinstance(value, np.generic):
+        key: Hashable = cache_key(value)
+        return key
+    try:
+        hash(value)
+    except TypeError:
+        return IdentityKey(value)
+    return kind, value
+
+
+def tree_key(structure: TreeDef) -> tuple[Hashable, ...]:
+    """Return a key of containers: jax's equality takes `{1: x}` for `{True: x}`, and so all metadata of containers.
+
+    >>> import jax
+    >>> one, other = (jax.tree_util.tree_structure({key: 2.0}) for key in (1, True))
+    >>> one == other, tree_key(one) == tree_key(other)
+    (True, False)
+    """
+    return structure, *_metadata_keys(structure)
+
+
+def _metadata_keys(structure: TreeDef) -> Iterator[Hashable]:
+    """Yield the keys of the metadata of each container: keys of dicts, and what a class flattens to beside leaves."""
+    node = structure.node_data()
+    if node is not None and node[1] is not None:
+        yield comparison_key(tuple(node[1]) if node[0] is dict else node[1])
+    for child in structure.children():
+        yield from _metadata_keys(child)
 
 
 def param_key(primitive: Primitive, params: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:

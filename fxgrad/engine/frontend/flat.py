@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+from array import array
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any, NamedTuple
@@ -125,8 +126,10 @@ def parameter_names(function: Any, count: int) -> list[str]:
                 names.append(parameter.name)
             elif parameter.kind is parameter.VAR_POSITIONAL:
                 names.extend(f"{parameter.name}[{index}]" for index in range(count - len(names)))
-    except (TypeError, ValueError):
-        pass  # builtins have no signature
+    except (TypeError, ValueError):  # builtins have no signature, nor have ufuncs before version 2.4 of NumPy
+        function = inspect.unwrap(function)
+        if isinstance(function, np.ufunc):
+            names = ["x"] if function.nin == 1 else [f"x{number + 1}" for number in range(function.nin)]
     names.extend(f"argument {index}" for index in range(len(names), count))
     return names[:count]
 
@@ -148,16 +151,25 @@ def check_leaf(value: Any, what: str, where: Callable[[], str]) -> Aval:
         raise ArgumentError(at_user_line(
             f"{what}: {where()} is a {type(value).__name__}, where an array or a number is needed. " + cure_of_leaf(
                 value, "Pass it by closure (functools.partial), or leave it out of the arguments that are "
-                "transformed")))
+                "transformed", where())))
     return aval
 
 
-def cure_of_leaf(value: Any, otherwise: str) -> str:
-    """Return what to write where `value` is a leaf and no array: a dataclass is registered, for others `otherwise`."""
-    if isinstance(value, type) or not dataclasses.is_dataclass(value):
+def cure_of_leaf(value: Any, otherwise: str, name: str = "...") -> str:
+    """Return what to write where `value`, called `name`, is a leaf and no array.
+
+    A dataclass is registered, what NumPy makes an array of is converted, and for others it is `otherwise`.
+    """
+    if isinstance(value, type):
         return otherwise
-    return ("A dataclass is a container if it is registered: write @fxgrad.tree_util.register_dataclass above "
-            f"@dataclass of {type(value).__name__}")
+    if dataclasses.is_dataclass(value):
+        return ("A dataclass is a container if it is registered: write @fxgrad.tree_util.register_dataclass above "
+                f"@dataclass of {type(value).__name__}")
+    if isinstance(value, np.ma.MaskedArray):
+        return f"Write np.ma.filled({name}, 0.0), and np.ma.getmaskarray({name}) where the mask is needed"
+    if hasattr(value, "__array__") or isinstance(value, array | memoryview):
+        return f"Write np.asarray({name})"
+    return otherwise
 
 
 def argument_aval(value: Any, what: str, where: Callable[[], str]) -> Aval:

@@ -20,7 +20,7 @@ import numpy as np
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal, to_numpy
-from fxgrad.engine.core.cache_keys import StructuralKey, cache_key
+from fxgrad.engine.core.cache_keys import StructuralKey, cache_key, tree_key
 from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, register, total_bytes
@@ -452,7 +452,7 @@ class Message(StructuralKey):
         return CheckError
 
     def _key(self) -> Any:
-        return self.text, self.line, self.structure, cache_key(self.constants)
+        return self.text, self.line, tree_key(self.structure), cache_key(self.constants)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Message) and type(other) is type(self) and self._key() == other._key()

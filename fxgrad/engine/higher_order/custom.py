@@ -14,7 +14,7 @@ from fxgrad.engine.analyses.sparsity_moves import sparsity_rules
 from fxgrad.engine.analyses.sparsity_values import reverse_only
 from fxgrad.engine.caches import cached
 from fxgrad.engine.core.avals import Aval
-from fxgrad.engine.core.cache_keys import StructuralKey
+from fxgrad.engine.core.cache_keys import StructuralKey, tree_key
 from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program, Variable
@@ -46,6 +46,7 @@ from fxgrad.engine.transforms.batch import (
 from fxgrad.engine.transforms.forward import fill_zeros, has_tangent, push_forward
 from fxgrad.engine.transforms.linearize import transpose_linear
 from fxgrad.engine.transforms.transpose import backward_pass
+from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, LinearityError, UnsupportedError
 
@@ -209,16 +210,17 @@ def _apply_batched(function: Callable[..., Sequence[Any]], size: int, values: Fl
 class ByValue(StructuralKey):
     """Batched rules compare by their parts, so that equal programs are recognized."""
 
-    __slots__ = ("_key",)
+    __slots__ = ("_compared", "_key")
 
     def __init__(self, *key: Any) -> None:
         self._key = key
+        self._compared = tuple([tree_key(part) if type(part) is TreeDef else part for part in key])
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._key == other._key
+        return type(other) is type(self) and self._compared == other._compared
 
     def __hash__(self) -> int:
-        return hash((type(self), self._key))
+        return hash((type(self), self._compared))
 
     def __repr__(self) -> str:
         return f"<{self.name}>"

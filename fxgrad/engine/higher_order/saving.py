@@ -120,12 +120,13 @@ class MinimumCut:
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import breadth_first_order, maximum_flow
         edges = [*self._edges, *((self._ends[value][1], self._sink, np.inf) for value in needed)]
-        rows, columns, sizes = (np.array(column) for column in zip(*edges, strict=True))
+        starts, ends, sizes = (np.array(column) for column in zip(*edges, strict=True))
         bounded = np.isfinite(sizes)
         unit = max(1.0, sizes[bounded].sum() / 2**29)  # capacities are 32-bit integers
         sizes[bounded] = np.maximum(1, np.round(sizes[bounded] / unit))
         capacities = np.where(bounded, sizes, 2**30).astype(np.int32)
-        graph = csr_array((capacities, (rows, columns)), shape=(self._count, self._count), dtype=np.int32)
+        places = starts.astype(np.int32), ends.astype(np.int32)  # of 32 bits for SciPy before 1.15, too
+        graph = csr_array((capacities, places), shape=(self._count, self._count), dtype=np.int32)
         flow = maximum_flow(graph, self._source, self._sink).flow
         remaining = (graph - flow).tocsr()
         remaining.data = (remaining.data > 0).astype(np.int32)

@@ -145,6 +145,8 @@ class Content:
         self._write("array", f"{value.dtype!r} {value.dtype.metadata} {value.shape} {flags.c_contiguous} "
                              f"{flags.f_contiguous} {flags.writeable}")
         self._write("data", np.ascontiguousarray(value).tobytes())
+        if isinstance(value, np.ma.MaskedArray) or not _is_library(type(value).__module__):
+            self._add_attributes(value, type(value))  # the mask; what a user's subclass adds
 
     def _add_object(self, value: Any, kind: type) -> None:
         if isinstance(value, type):
@@ -210,6 +212,10 @@ class Content:
             if compiled not in (object, BaseException, Exception):
                 raise Unknown(f"it reads an object of class {kind.__qualname__}, which derives from "
                               f"{compiled.__qualname__}, whose content is not known")
+        self._add_attributes(value, kind)
+
+    def _add_attributes(self, value: Any, kind: type) -> None:
+        """Add what `__dict__` and the slots of an object hold."""
         self.add(dict(getattr(value, "__dict__", {})))
         for base in kind.__mro__:
             slots = base.__dict__.get("__slots__", ())
@@ -217,7 +223,7 @@ class Content:
                 is_private = slot.startswith("__") and not slot.endswith("__")
                 name = f"_{base.__name__.lstrip('_')}{slot}" if is_private else slot
                 if slot not in ("__dict__", "__weakref__"):
-                    self._write("slot", slot)
+                    self._write("slot" if hasattr(value, name) else "empty slot", slot)
                     self.add(getattr(value, name, None))
 
     def _add_library_object(self, value: Any, kind: type) -> None:

@@ -238,7 +238,8 @@ def aval_of(value: Any) -> Aval:
                 "Use vjp, which linearizes first, or pass one of them by closure"))
         check_dtype(value, "an operand")
         raise errors.ArgumentError(user_lines.at_user_line(
-            f"an operand must be an array or a number, got {type(value).__name__}"))
+            f"an operand must be an array or a number, got {type(value).__name__}"
+            + ". Write np.asarray(...) around it" * (hasattr(value, "__array__") and not isinstance(value, type))))
     return aval
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
@@ -66,12 +66,14 @@ def diff(options: Namespace, console: Console) -> int:
 def check(options: Namespace, console: Console) -> int:
     """Read and verifies files of programs; the status is 1 if one of them is wrong."""
     wrong: list[tuple[str, str]] = []
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        for path in progress.track(options.files, description="checking"):
-            try:
-                read_program(Path(path)).check()
-            except (FxgradError, CommandError, ValueError) as error:
-                wrong.append((path, str(error)))
+    files = options.files
+    if console.is_terminal:  # elsewhere rich before its version 15 writes an empty line for it
+        files = track(files, "checking", console=console, transient=True)
+    for path in files:
+        try:
+            read_program(Path(path)).check()
+        except (FxgradError, CommandError, ValueError) as error:
+            wrong.append((path, str(error)))
     for path, problem in wrong:
         console.print(Text(f"{path}: {problem}", style="red"), soft_wrap=True)
     good = len(options.files) - len(wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -150,6 +151,9 @@ def main(argv: Sequence[str] | None = None, console: Console | None = None) -> i
     caller = sys._getframe(1).f_code.co_filename
     if caller == sys.argv[0]:  # the script `fxgrad`, whose own line does not help readers of an error
         hide_launcher(caller)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # bars and users' names, where the encoding is cp1252 or ASCII
+            stream.reconfigure(errors="replace")
     options = _parser().parse_args(argv)
     settings: dict[str, Any] = {"always": {"force_terminal": True}, "never": {"no_color": True, "color_system": None}}
     shown = console or Console(highlight=False, **settings.get(options.color, {}))

@@ -440,6 +440,33 @@ def test_blocks_of_executors_end_in_any_order() -> None:
     assert grad(np.exp)(1e3) == np.inf
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, grad, lambda f: lambda x: fxgrad.check(x > 0, "{x}", x=x) or f(x)],
+                         ids=["plain", "grad", "checks"])
+@pytest.mark.parametrize("argument", [3.0, np.float32(3), jnp.float32(3)])
+def test_jaxs_disable_jit_runs_pythons_own(wrap: Any, argument: Any) -> None:
+    seen: list[bool] = []
+
+    def halved(x: Any) -> Any:
+        seen.append(bool(x > 1))  # a question that a compiled function cannot answer
+        while x > 1:
+            x = x / 2
+        return x * x
+
+    fast = jit(wrap(lambda x: x * x))
+    expected = fast(argument)  # there is a plan for it
+    disabled = jit(wrap(halved))
+    with jax.disable_jit():
+        for _ in range(2):
+            assert float(disabled(argument)) == (0.5625 if wrap is not grad else 0.375)
+            assert float(fast(argument)) == float(expected)
+    assert seen == [True, True]
+    assert fast.lower(argument).compile() is not None
+    with jax.disable_jit():
+        assert fast.lower(argument).compile() is not None
+    with pytest.raises(fxgrad.errors.ConcretizationError):
+        disabled(argument)
+
+
 def test_disable_jit_and_checks_as_settings() -> None:
     seen: list[Any] = []
     fast = jit(lambda x: (seen.append(type(x)), x * 2)[1])

@@ -1,5 +1,7 @@
 """Functions that assert, in a file whose assertions pytest leaves as they are."""
 
+# ruff: noqa: RET506  (the functions are written as users write them)
+
 from __future__ import annotations
 
 from typing import Any
@@ -74,3 +76,55 @@ def formatted(x: Any) -> Any:
 def described(x: Any) -> Any:
     assert x >= 0, "{}: ".format(round(1.5)) + "%e has no root" % x  # noqa: UP031, UP032
     return np.sqrt(x)
+
+
+def checks_in_a_side_that_changes_nothing(x: Any) -> Any:
+    if x > 0:
+        if x > 2:
+            raise ValueError("above")
+        assert x < 1
+    return x * x
+
+
+def checks_in_a_loop_that_changes_nothing(x: Any) -> Any:
+    for k in range(4):
+        if x > k:
+            if x > 2 * k + 2:
+                raise ValueError("above")
+            assert x < 2 * k + 1
+    return x * x
+
+
+def ends_by_a_check_in_a_side(x: Any) -> Any:
+    k = 0
+    while True:
+        k += 1
+        if x > 0:
+            if x > k:
+                raise ValueError("above")
+            assert x * k != 1
+        if k * x < -1:
+            break
+        if k > 5:
+            break
+    return x * x
+
+
+def raises_after_checks(x: Any) -> Any:
+    if x > 0:
+        if x > 2:
+            raise ValueError("above")
+        elif x > 1:
+            raise IndexError("between")
+        raise KeyError("below")
+    return x * x
+
+
+def raises_on_both_sides(x: Any) -> Any:
+    if x > 0:
+        if x > 2:
+            raise ValueError("above")
+        else:
+            assert x < 1, "between"
+            raise KeyError("below")
+    return x * x

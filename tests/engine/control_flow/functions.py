@@ -709,9 +709,9 @@ CASES = [
          "sides of a traced condition are traced, so the recursion would not end. Write a `while` loop, with a stack "
          "in an array if needed"),
     Case(found_or_none, (SORTED, 4.0), REFUSED, False, "found_or_none returns None on one path and a value on "
-                                                       "another, a traced condition chooses, and it is called by code "
-                                                       "that is not converted. Return a flag beside the value, NaN or "
-                                                       "a default"),
+                                                       "another, and a traced condition chooses: what is compiled or "
+         "batched returns arrays and numbers. In the place of None, return np.nan or another default; or return a flag "
+         "beside the value: `return x, True` and `return 0.0, False`"),
     Case(memoized, (1.0, {"last": 0.0}), REFUSED, False, "a dict is changed inside the traced `if` at {test}, which "
                                                          "is traced once and may run never or often. Change a copy "
                                                          "of it: x = dict(x)"),

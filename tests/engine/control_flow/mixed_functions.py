@@ -688,3 +688,101 @@ def lambdas_in_iterables(x, n):
     summed = [v + 1.0 for v in [sum(item_of(rows[k + i], 1) for k in range(n - 1) if k < 2)]]
     return mapped, summed, sum((rows[i, 0] for i in range(2)), start=0.5), sum([rows[k, 0] for k in range(3)], 1.0)
 
+
+
+def results_set_before_each_break(x, n):
+    k = 0
+    while True:
+        k += 1
+        if k * x > n:
+            if x > 1:
+                kind, size = 1, x * k
+            else:
+                kind, size = 2, x
+            where = k
+            break
+        if k > 6:
+            kind, where = 0, -1
+            size = -x
+            break
+    for j in range(40):
+        if (x + j) ** 2 > 20:
+            root = x + j
+            break
+    else:
+        raise ValueError("too few turns")
+    for i in range(n):
+        if x * i > 1:
+            place = i
+            break
+    else:
+        return where, kind, size, root, -1.0
+    total = 0.0
+    for i in range(3):
+        while True:
+            k += 1
+            if k * x > i + 8:
+                hit = k
+                break
+            if k > 9:
+                return where, kind, size, root, total
+        total += hit * x
+    return where, kind, size * place, root, total + hit
+
+
+def results_read_by_handlers_and_functions(x, n):
+    seen = []
+
+    def note():
+        seen.append(found)
+
+    try:
+        while True:
+            last = n
+            if seen:
+                raise LookupError
+            last = n + 1
+            break
+    except LookupError:
+        last = -last
+
+    def search():
+        nonlocal found
+        for _ in range(4):
+            found = 3.0
+            note()
+            if len(seen) > 2:
+                found = 4.0
+                break
+        else:
+            found = 5.0
+
+    found = 2.0
+    search()
+    try:
+        while True:
+            first = n
+            if seen:
+                raise LookupError
+            break
+    except LookupError:
+        first *= x
+    return last, first, found, len(seen)
+
+
+def whiles_after_caught_exceptions(x, n):
+    total, turns = 0.0, 0
+    for k in range(3):
+        try:
+            while True:
+                if k == 1:
+                    raise LookupError
+                total += x
+                break
+        except LookupError:
+            total += 10 * x
+        i = 0
+        while i < n:
+            i, turns = i + 1, turns + 1
+            total += x * i
+    return total, turns

@@ -607,6 +607,31 @@ def empty_sequences(x, n):
     return row, m
 
 
+def rows_with_else(x, n):
+    m = np.arange(8.0).reshape(4, 2) * x
+    for row in m:
+        row *= 2
+        if row[0] > n:
+            break
+    else:
+        m[0] += 100
+        for other in m[1:]:
+            other[1] = -1
+    total = 0.0
+    for k in range(2):
+        for i, part in enumerate(m[1:]):
+            part -= m[0] * x
+            if part[1] < -1:
+                total += i
+                continue
+            if part[1] > 5:
+                break
+        else:
+            total += 10
+            m[0] = m[0] + k
+    return m, total
+
+
 def rows_and_elements(x, n):
     m, v = np.ones((3, 2)) * x, np.arange(3.0) * x
     for row, value in zip(m, v):  # noqa: B905  (both change)
@@ -666,6 +691,7 @@ CASES = [rows_of_a_matrix, known_rows, slices, rows_in_containers, attributes, r
          loops_over_rows, rows_of_slices, last_rows, rows_of_parameters_and_attributes, loops_over_others,
          columns_and_several_sources, orthogonal_columns, attributes_of_that_name, elements_of_changed_arrays,
          nested_loops_over_rows, rows_of_items, rows_of_lists_and_arrays, empty_sequences, rows_and_elements,
+         rows_with_else,
          rows_by_another_function, copies_do_not_change, an_exception_that_is_caught]
 
 
@@ -679,7 +705,8 @@ def test_parts_change_as_in_numpy(function: Any, args: tuple[float, int]) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [rows_of_a_matrix, slices, attributes, two_rows, pivoted, loops_over_rows,
                                       rows_of_slices, columns_and_several_sources, orthogonal_columns,
-                                      elements_of_changed_arrays, nested_loops_over_rows, rows_and_elements])
+                                      elements_of_changed_arrays, nested_loops_over_rows, rows_and_elements,
+                                      rows_with_else])
 def test_gradients_and_batches(function: Any) -> None:
     assert_differentiable(function)
 

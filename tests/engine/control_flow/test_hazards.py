@@ -66,8 +66,9 @@ def test_none_on_one_side_is_refused():
         return None
 
     assert refusal(forgets, 1.0) == (
-        "forgets returns None on one path and a value on another, a traced condition chooses, and it is called by code "
-        "that is not converted. Return a flag beside the value, NaN or a default\n  at line 0 (in forgets)")
+        "forgets returns None on one path and a value on another, and a traced condition chooses: what is compiled or "
+        "batched returns arrays and numbers. In the place of None, return np.nan or another default; or return a flag "
+        "beside the value: `return x, True` and `return 0.0, False`\n  at line 0 (in forgets)")
     assert refusal(assigns, 1.0) == (
         "`y` is f64*[] if the condition of this `if` is true, and None otherwise. In the place of None, give "
         "values of the same type, and beside them a flag: found = True on one side, and False on the other\n"
@@ -377,6 +378,24 @@ def test_print_prints_every_turn_and_host_randomness_is_refused(capfd):
     assert refusal(draws, 1.0, 2) == (
         "rand() draws numbers on the host inside the traced `for` at line 1 (in draws): it would run once, and every "
         "turn would get the same numbers. Use fxgrad.random with a key, split in each turn\n  at line 2 (in draws)")
+
+
+def test_a_side_that_only_prints_prints(capfd):
+    @jit
+    @python_control_flow
+    def told(x):
+        if x > 0:
+            print("positive", x)
+        elif x < -1:
+            print("below")
+        for k in range(2):
+            if x > k + 1:
+                print("turn", k)
+        return x
+
+    for x in (3.0, -0.5, -2.0):
+        assert told(x) == x
+    assert capfd.readouterr().out == "positive 3.0\nturn 0\nturn 1\nbelow\n"
 
 
 def test_a_probed_turn_prints_once(capfd):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import enum
 import inspect
 import math
@@ -207,8 +208,9 @@ def array_of_a_tuple_changed_in_a_branch(xs):
 
 SIDES = "if the condition of this `if` is true, and"
 REFUSED = [
-    (none_or_a_pair, ("none_or_a_pair returns None on one path and a value on another, a traced condition chooses, and "
-      "it is called by code that is not converted. Return a flag beside the value, NaN or a default")),
+    (none_or_a_pair, ("none_or_a_pair returns None on one path and a value on another, and a traced condition "
+      "chooses: what is compiled or batched returns arrays and numbers. In the place of None, return np.nan or another "
+      "default; or return a flag beside the value: `return x, True` and `return 0.0, False`")),
     (none_before_a_loop, ("`last` is None before a turn of this `while` and f64[] after it; the number of turns is "
       "traced, so the type must stay. In the place of None, begin with a value of the same type, and beside it a flag: "
       "found = False")),
@@ -310,6 +312,56 @@ def test_special_functions_and_remainders_of_math() -> None:
             np.testing.assert_array_equal(found, expected)
             assert math.isnan(expected) or np.signbit(found) == np.signbit(expected)
     check_grads(fxgrad.python_control_flow(remainder_by_math), (5.25, 2.0), order=1)
+
+
+def complex_functions(x: Any, n: Any) -> Any:
+    z = complex(x, 1.0)
+    for _ in range(n):
+        z = z * z + complex(-0.3, 0.2)
+        if abs(z) > 2:
+            break
+    w = cmath.exp(1j * x) if z.real > 0 else cmath.sqrt(complex(z))
+    return (w, cmath.phase(z), cmath.log(z) * cmath.sin(x) + cmath.atan(w), cmath.isfinite(z), math.gcd(n, 6, 9),
+            math.lcm(n, 4), math.gcd(n), pow(n, 3), (x > 0) - (x < 0), (not x > 1) - (n > 2) * x)
+
+
+def test_functions_of_cmath_and_of_whole_numbers() -> None:
+    converted = fxgrad.jit(fxgrad.python_control_flow(complex_functions))
+    for args in ((1.3, 4), (-0.7, 3), (0.2, 12)):
+        for found, expected in zip(converted(*args), complex_functions(*args), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-13)
+            assert found.dtype == np.asarray(expected).dtype
+    with pytest.raises(ControlFlowError, match=r"^pow\(x, n, m\) of traced integers has no operation. Write a loop: "
+                                               r"r = r \* x % m\n  at test_idioms.py:"):
+        fxgrad.jit(fxgrad.python_control_flow(lambda n: pow(n, 3, 5)))(7)
+
+
+def test_numbers_are_close_as_in_math() -> None:
+    def close(a: Any, b: Any, tolerance: Any) -> Any:
+        return (math.isclose(a, b), math.isclose(a, b, rel_tol=tolerance), math.isclose(a, 0.2, abs_tol=tolerance),
+                math.isclose(0.2, 0.3, rel_tol=tolerance))
+
+    converted = fxgrad.jit(fxgrad.python_control_flow(close))
+    numbers = (0.2, 0.2 + 1e-10, -0.2, 0.0, 1e-12, 1e300, math.inf, -math.inf, math.nan)
+    for a in numbers:
+        for b in numbers:
+            for tolerance in (0.0, 1e-9, 0.5):
+                assert [*map(bool, converted(a, b, tolerance))] == [*close(a, b, tolerance)], (a, b, tolerance)
+
+
+def test_elements_are_numbered_by_their_places() -> None:
+    def signs(m: Any) -> Any:
+        out, total = np.zeros_like(m), 0.0
+        for (i, j), value in np.ndenumerate(m):
+            if value > 0:
+                out[i, j] = value * i
+            else:
+                total += value * j
+        return out, total
+
+    for m in (np.array([[0.5, -1.0], [-2.0, 3.0]]), -np.ones((3, 2))):
+        for found, expected in zip(fxgrad.jit(fxgrad.python_control_flow(signs))(m), signs(m), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -13,6 +13,13 @@ import pytest
 from fxgrad import grad, jacfwd, jit, lax, python_control_flow, vmap
 from fxgrad import numpy as fnp
 from fxgrad.errors import CheckError, ControlFlowError
+from tests.engine.control_flow.assertions import (
+    checks_in_a_loop_that_changes_nothing,
+    checks_in_a_side_that_changes_nothing,
+    ends_by_a_check_in_a_side,
+    raises_after_checks,
+    raises_on_both_sides,
+)
 
 
 def checked_chain(x):
@@ -245,6 +252,39 @@ def test_a_failed_check_ends_the_while_around_it(function, good, bad, error):
             call(bad)
         kind = "" if not isinstance(raised.value, CheckError) else error.partition(": ")[0] + ": "
         assert str(raised.value).partition("\n")[0] == kind + error.partition(": ")[2], name
+
+
+@pytest.mark.parametrize("function", [
+    checks_in_a_side_that_changes_nothing, checks_in_a_loop_that_changes_nothing, ends_by_a_check_in_a_side])
+@pytest.mark.parametrize(("x", "error"), [(-1.5, None), (0.8, None), (1.0, AssertionError), (2.5, ValueError)])
+def test_checks_of_a_side_that_changes_no_variable_are_kept(function, x, error):
+    converted = python_control_flow(function)
+    both = np.array([-1.0, x])
+    calls = [lambda: jit(converted)(x), lambda: jit(grad(converted))(x), lambda: vmap(converted)(both),
+             lambda: jit(vmap(converted))(both), lambda: vmap(grad(converted))(both)]
+    for number, call in enumerate(calls):
+        if error is None:
+            assert np.ravel(call())[-1] == (x * x if number in (0, 2, 3) else 2 * x)
+            continue
+        with pytest.raises(error) as raised:
+            call()
+        assert number < 2 or isinstance(raised.value, CheckError), number
+
+
+@pytest.mark.parametrize("function", [raises_after_checks, raises_on_both_sides])
+@pytest.mark.parametrize("x", [-1.5, 0.5, 1.5, 2.5])
+def test_the_check_that_fails_first_gives_the_class(function, x):
+    both = np.array([-1.0, x])
+    for call in (vmap(python_control_flow(function)), jit(vmap(python_control_flow(function)))):
+        if x < 0:
+            np.testing.assert_array_equal(call(both), both * both)
+            continue
+        with pytest.raises((ValueError, LookupError, AssertionError)) as expected:
+            function(x)
+        with pytest.raises(expected.type) as raised:
+            call(both)
+        kind = "" if expected.type is AssertionError else f"{expected.type.__name__}: "
+        assert str(raised.value).partition("\n")[0] in (f"{kind}{expected.value}", kind + expected.value.args[0])
 
 
 def test_what_a_function_makes_to_raise_has_no_class_before_it_runs():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import grad, jit, make_program, python_control_flow, vmap
+from fxgrad.errors import ConcretizationError
 
 ROOT = Path(__file__).parents[3]
 LIMIT = 3.0
@@ -300,6 +302,50 @@ def test_methods_private_names_and_super():
         np.testing.assert_allclose(vmap(model.outer)(POINTS), expected)
         np.testing.assert_allclose([float(jit(python_control_flow(functools.partial(model.inner)))(x)) for x in POINTS],
                                    [float(model.inner(x)) for x in POINTS])
+
+
+class Position:
+    """A number with a property and operators, which are not converted unless they are decorated."""
+
+    def __init__(self, x):
+        self.x = x
+
+    @property
+    def above(self):
+        return self.x if self.x > 0 else 0.0  # here
+
+    @property
+    @python_control_flow
+    def below(self):
+        return self.x if self.x < 0 else 0.0
+
+    @python_control_flow
+    def __add__(self, other):
+        if self.x > other:
+            return Position(self.x + other)
+        return Position(self.x)
+
+    @python_control_flow
+    def __getitem__(self, place):
+        return self.x if self.x > place else 1.0 * place
+
+
+def test_properties_and_operators_are_converted_if_they_are_decorated():
+    def moved(x):
+        position = Position(x) + 0.5
+        position += 0.25
+        return position.x, position.below, position[1]
+
+    for x in POINTS:
+        np.testing.assert_array_equal(jit(python_control_flow(moved))(x), moved(x))
+    np.testing.assert_array_equal(vmap(python_control_flow(moved))(POINTS), np.transpose([moved(x) for x in POINTS]))
+    with pytest.raises(ConcretizationError) as refused:
+        jit(python_control_flow(lambda x: Position(x).above))(1.0)
+    lines, first = inspect.getsourcelines(Position)
+    line = first + next(number for number, each in enumerate(lines) if each.endswith("# here\n"))
+    assert str(refused.value).partition("(static_argnums). ")[2] == (
+        "Or decorate above with fxgrad.python_control_flow: it is not converted by itself, since a property, an "
+        f"operator or a library calls it\n  at test_statements.py:{line} (in above)")
 
 
 def test_range_with_traced_bounds_and_its_kin():

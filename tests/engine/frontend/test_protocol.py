@@ -74,7 +74,7 @@ def flat(value: Any) -> list[Any]:
 def test_the_same_program(name: str, function: Any) -> None:
     theirs, ours = results(function, np), results(function, fnp)
     assert str(theirs).splitlines()[1:] == str(ours).splitlines()[1:]
-    expected = [value for value in flat(function(np, X, Y)) if type(value) is not int]
+    expected = [value for value in flat(function(np, X, Y)) if type(value) is not int or name == "count_nonzero"]
     for got, wanted in zip(theirs(X, Y), expected, strict=True):
         assert_equal(got, narrowed(wanted, got), name)
 

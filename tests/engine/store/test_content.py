@@ -64,6 +64,24 @@ class Slotted:
         self.value = value
 
 
+class Image(np.ndarray):
+    """An array with an attribute."""
+
+    spacing: float
+
+
+def image(spacing: float) -> Any:
+    made = np.ones(2).view(Image)
+    made.spacing = spacing
+    return made
+
+
+def with_an_empty_slot() -> Any:
+    made = Slotted(None)
+    del made.value
+    return made
+
+
 FAMILIES: dict[str, list[Any]] = {
     "ones": [1, 1.0, True, 1 + 0j, "1", b"1", np.float64(1), np.float32(1), np.int64(1), np.bool_(True), (1,), [1],
              {1}, frozenset({1}), {1: 1}, {"1": 1}, array(1), array(1, dtype=np.float32), array(1)[:0]],
@@ -76,9 +94,12 @@ FAMILIES: dict[str, list[Any]] = {
     "arrays": [array(1, 2), array(2, 1), array(1, 2, dtype=np.int64), array(1, 2, dtype=np.float32),
                array([1, 2]), array([1], [2]), array(1, 2, frozen=True), array(1, 2).view(fxgrad.Array),
                jnp.array([1.0, 2.0]), jnp.array([1, 2]), array([1, 2], [3, 4]), array([1, 2], [3, 4], order="F"),
-               jnp.asarray(1.0), jnp.ones(()), fxgrad.random.key(0), fxgrad.random.key(1)],
-    "objects": [Held(1), Held(2), Held([1]), Slotted(1), Slotted(2), Held, Slotted, functools.partial(Held, 1),
-                functools.partial(Held, 2), functools.partial(Held, value=1), Held(Held(1)), Held(np.sin)],
+               jnp.asarray(1.0), jnp.ones(()), fxgrad.random.key(0), fxgrad.random.key(1), image(1.0), image(2.0),
+               np.ma.array([1.0, 2.0], mask=[True, False]), np.ma.array([1.0, 2.0], mask=[False, True]),
+               np.ma.array([1.0, 2.0], mask=[False, True], fill_value=3.0)],
+    "objects": [Held(1), Held(2), Held([1]), Slotted(1), Slotted(2), Slotted(None), with_an_empty_slot(), Held,
+                Slotted, functools.partial(Held, 1), functools.partial(Held, 2), functools.partial(Held, value=1),
+                Held(Held(1)), Held(np.sin)],
     "cached functions": [functools.cache(np.sin), functools.cache(np.cos), functools.lru_cache(3)(lambda x: x),
                          functools.lru_cache(3)(lambda x: -x)],
     "functions": [np.sin, np.cos, np.float32, np.float64, np.dtype("float32"), np.dtype("float64"), len, sum, np,
@@ -306,7 +327,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_not_known_is_refused(text) -> None:
-    assert refusal(function_of(text)) == REFUSED[text]
+    found = refusal(function_of(text)).replace("random.mtrand.", "random.")  # so before version 2.2 of NumPy
+    assert found == REFUSED[text]
 
 
 def test_a_refusal_names_the_line() -> None:

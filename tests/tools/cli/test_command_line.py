@@ -117,6 +117,17 @@ program grad(branch)(x: f64*):
         assert "Python's control flow asks for values in branch, at model.py:18 (in branch)" in refused.error, suffix
 
 
+@pytest.mark.parametrize("command", ["cost", "memory"])
+def test_what_an_encoding_lacks_is_replaced(command: str, run: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", written)
+    status = main([command, "model.py:loss", *TYPES])
+    text = written.detach().getvalue().decode("ascii")  # type: ignore[attr-defined]
+    monkeypatch.undo()
+    assert (status, "??" in text) == (0, True)  # bars
+    assert "total" in text or "arguments" in text
+
+
 @pytest.mark.slow
 def test_errors_do_not_name_the_script(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(MODEL, encoding="utf-8")

@@ -303,8 +303,13 @@ def test_messages() -> None:
 # --- as NumPy runs, and as XLA plans --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["elementwise chain", "elementwise chain, gradient", "MLP, gradient",
-                                  "MLP, value and gradient, relu", "pairwise distances"])
+OLD_PRODUCTS = pytest.mark.skipif(
+    np.lib.NumpyVersion(np.__version__) < "2.3.0", reason="NumPy copies operands of products before version 2.3")
+
+
+@pytest.mark.parametrize("name", [
+    "elementwise chain", "elementwise chain, gradient", pytest.param("MLP, gradient", marks=OLD_PRODUCTS),
+    pytest.param("MLP, value and gradient, relu", marks=OLD_PRODUCTS), "pairwise distances"])
 def test_unfused_is_what_numpy_takes(name: str) -> None:
     case = PROGRAMS[name]
     program = fxgrad.make_program(case.function)(*case.args)

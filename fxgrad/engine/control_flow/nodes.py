@@ -1,0 +1,55 @@
+"""Nodes of generated code, each at the place of the user's code that it stands for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+Node = TypeVar("Node", bound=ast.AST)
+
+
+def placed(node: Node, at: ast.AST) -> Node:
+    """Return a node, with the place of another."""
+    return ast.copy_location(node, at)
+
+
+def load(name: str, at: ast.AST) -> ast.Name:
+    """Return the expression that reads a name."""
+    return placed(ast.Name(name, ast.Load()), at)
+
+
+def store(name: str, at: ast.AST) -> ast.Name:
+    """Return the target that binds a name."""
+    return placed(ast.Name(name, ast.Store()), at)
+
+
+def constant(value: Any, at: ast.AST) -> ast.Constant:
+    """Return a constant; the compiler takes tuples for them, too."""
+    return placed(ast.Constant(value), at)
+
+
+def assign(name: str, value: ast.expr, at: ast.AST) -> ast.Assign:
+    """Return the statement `name = value`."""
+    return placed(ast.Assign([store(name, at)], value), at)
+
+
+def define_function(name: str, body: list[ast.stmt], parameters: Sequence[str], at: ast.AST) -> ast.FunctionDef:
+    """Return the definition of a function."""
+    return placed(ast.FunctionDef(name, _arguments(parameters), body, []), at)
+
+
+def make_lambda(parameters: Sequence[str], body: ast.expr) -> ast.Lambda:
+    """Return a lambda expression; a keyword `~` marks it as generated."""
+    arguments = _arguments(parameters)
+    arguments.kwonlyargs, arguments.kw_defaults = [ast.arg("~")], [constant(None, body)]
+    return placed(ast.Lambda(arguments, body), body)
+
+
+def thunk(body: ast.expr) -> ast.Lambda:
+    """Return the function without arguments that computes an expression."""
+    return make_lambda([], body)
+
+
+def _arguments(names: Sequence[str]) -> ast.arguments:
+    return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
