@@ -182,6 +182,8 @@ def _getitem(self: Array, index: Any) -> Any:
         return indexing.getitem(self, index)
     part = _own_item(self, index)
     if type(part) is Array:
+        if not self.shape and _is_result(self):
+            return _own_item(np.array(self).view(Array), index)
         if type(index) is not slice and part.flags.writeable and not self.flags.writeable:  # a copy of some elements
             part.setflags(write=False)
         return part
@@ -200,6 +202,18 @@ def _setitem(self: Array, index: Any, value: Any) -> None:
             "function of fxgrad made it, or it is a read-only array of NumPy's. Write x = x.at[...].set(value), or "
             "before it x = x.copy(), which can be written to"))
     _own_setitem(self, index, value)
+
+
+def _view_of_number(name: str) -> Function:
+    """Return a method that views an array in another shape: of a number, as of NumPy's scalars, a copy."""
+    own = getattr(np.ndarray, name)
+
+    @functools.wraps(own)
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        if not self.shape and _is_result(self):
+            self = np.array(self).view(Array)
+        return own(self, *args, **options)
+    return method
 
 
 # --- methods ------------------------------------------------------------------------------------------------------
@@ -351,6 +365,8 @@ def attach_array_methods() -> None:
         setattr(Array, name, member)
     Array.take = _with_strong_result("take")  # type: ignore[method-assign]
     Array.__pos__ = UNARY["pos"]  # type: ignore[method-assign]
+    for name in ("ravel", "reshape"):
+        setattr(Array, name, _view_of_number(name))
     for name in _COMPUTED:
         setattr(Array, name, _computed(name))
     for name, defaults in _OPTIONS_OF_JAX.items():

@@ -32,9 +32,9 @@ from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import convert, move_axis
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import ShapeError
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.alike import empty_like, full_like, ones_like, zeros_like
-from fxgrad.numpy.arithmetic import multiply
+from fxgrad.numpy.arithmetic import clip, multiply
 from fxgrad.numpy.calculus import convolve, correlate, diff, gradient
 from fxgrad.numpy.creation import meshgrid
 from fxgrad.numpy.elementwise import absolute, isnan, reciprocal
@@ -58,8 +58,9 @@ from fxgrad.numpy.polynomials import polyder, vander
 from fxgrad.numpy.quantiles import NEAREST_EVEN, nanpercentile, nanquantile, percentile, quantile
 from fxgrad.numpy.rearranging import take, trace
 from fxgrad.numpy.reductions import prod, sum
+from fxgrad.numpy.sets import isin
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, atleast_3d, broadcast_arrays
-from fxgrad.numpy.statistics import nanprod, nansum
+from fxgrad.numpy.statistics import nanprod, nanstd, nansum, nanvar
 
 Function = Callable[..., Any]
 
@@ -230,6 +231,30 @@ def _with_nearest_even(function: Function) -> Function:
     return nearest_even
 
 
+def _with_correction(function: Function) -> Function:
+    """Return a variance or deviation without NaNs that takes NumPy's other name of `ddof`."""
+    @functools.wraps(function)
+    def corrected(*args: Any, correction: float | None = None, **options: Any) -> Any:
+        if correction is None:
+            return function(*args, **options)
+        if len(args) > 4 or "ddof" in options:
+            raise ArgumentError(at_user_line(f"{function.__name__}: ddof and correction are one option; give one of "
+                                             "them"))
+        return function(*args, ddof=correction, **options)
+    return corrected
+
+
+def _isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
+          kind: str | None = None) -> Any:  # noqa: ARG001  (all have the same result)
+    """`np.isin`: `kind` is the way in which NumPy looks for elements."""
+    return isin(element, test_elements, assume_unique, invert)
+
+
+def _clip(a: Any, *bounds: Any, **options: Any) -> Any:
+    """`np.clip`: the array may be given by name."""
+    return clip(a, *bounds, **options)
+
+
 def _tuple_of(function: Function) -> Function:
     """Return a function whose result is a tuple, as in NumPy, not a list, as in jax."""
     @functools.wraps(function)
@@ -244,6 +269,7 @@ FUNCTIONS: dict[str, Function] = WIDENED | {
         zeros_like, ones_like, full_like, empty_like)},  # NumPy's arrays like numbers are strong
     "diff": _diff, "vander": _vander, "histogram": _histogram, "histogramdd": _histogramdd,
     "histogram2d": _histogram2d, "reciprocal": _reciprocal, "polyder": _polyder,
+    "isin": _isin, "clip": _clip, **{function.__name__: _with_correction(function) for function in (nanvar, nanstd)},
     "sort": _sort, "argsort": _argsort, "lexsort": _lexsort, "sort_complex": _sort_complex, "partition": _partition,
     "argpartition": _argpartition, "convolve": _exact(convolve), "correlate": _exact(correlate),
     **{function.__name__: _with_nearest_even(function) for function in (

@@ -134,7 +134,8 @@ class Exported(Report):
         """Return the program as bytes, which another process reads, of the same or a later version of jax.
 
         The program that is read has reverse mode to the order `vjp_order`: 1 for gradients of it, 2 for gradients of
-        these. jax guarantees how long it can read them at https://docs.jax.dev/en/latest/export/export.html. Raises
+        these. Each order has its own copy of the arrays that `fun` closes over; export it with large ones as arguments.
+        jax guarantees how long it can read them at https://docs.jax.dev/en/latest/export/export.html. Raises
         `ArgumentError` for a higher order than the program has, `UnsupportedError` for derivatives that have no form
         for symbolic sizes, for containers that are neither dicts, lists, tuples nor named tuples, and if flatbuffers,
         which jax writes with, is not installed (`pip install 'fxgrad[export]'`).
@@ -195,9 +196,9 @@ def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None
     lower for, such as `("cpu", "cuda", "tpu")`, which need not be available here; by default that of this process.
     Dtypes of 64 bits are kept, whatever jax's x64 mode is.
 
-    Raises the errors of tracing; `UnsupportedError`, which names the user's line, if jax cannot export an operation or
-    needs the number of a symbolic size; `ArgumentError` for unknown platforms. `export.deserialize` reads the bytes of
-    `Exported.serialize`.
+    Raises the errors of tracing; `UnsupportedError`, which names the user's line, if jax cannot export an operation
+    (checks, also those of `raise` in converted functions, and callbacks) or needs the number of a symbolic size;
+    `ArgumentError` for unknown platforms. `export.deserialize` reads the bytes of `Exported.serialize`.
 
     >>> import numpy as np, fxgrad
     >>> def loss(w, x):

@@ -25,13 +25,13 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.frontend.operands import as_array_operand, is_staging
 from fxgrad.engine.higher_order.series import solution_program
 from fxgrad.engine.ops.strong import strong_mul
-from fxgrad.engine.ops.structural import instantiate_zeros
+from fxgrad.engine.ops.structural import convert, instantiate_zeros
 from fxgrad.engine.ops.varying import pvary
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, TreeError
+from fxgrad.errors import ArgumentError, ShapeError, TreeError
 from fxgrad.flatten_util import ravel_pytree
 from fxgrad.lax import complex as complex_of
 from fxgrad.lax.bodies import trace_body
@@ -64,14 +64,15 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
     The arguments are those of `jax.experimental.ode.odeint`. `y0` is an array or a container, and `func` returns one
     like it; `t` has the shape (n,) and increases strictly. The result is like `y0` with a first axis of size n. Steps
     are of Dormand and Prince's fifth order, as large as the local error allows: `atol + rtol * |y|` in the root mean
-    square, and at most `hmax`. `func` is not evaluated beyond the last time. Times that `mxstep` steps from the time
+    square, and at most `hmax`. Half precision is solved in float32, in which `func` gets the state, and rounded at the
+    end. `func` is not evaluated beyond the last time. Times that `mxstep` steps from the time
     before do not reach, and times after a solution that is no longer finite, have NaN, and so have the gradients of
     values that depend on them.
 
     `method="rosenbrock"` is for stiff equations, whose fast motions decay and are not of interest: explicit steps are
     as short as these, however smooth the solution is. A step, of order 5 as well, solves eight linear systems with one
     matrix, made of the Jacobian of `func` (Rodas5P, Steinebach, 2023). Steps end at each of the times, so that many
-    times are many steps. States are float32, float64 or complex. Systems are dense, with n^3 operations a step, unless
+    times are many steps. Systems are dense, with n^3 operations a step, unless
     `sparse=True`: then the Jacobian is computed from as few products as its pattern allows, and the systems are solved
     by SciPy's sparse factors; compiled, in a band, if some order of the rows makes a narrow one of the pattern. Blocks
     of the band exchange no rows, which is accurate where fast motions decay. `sparse` may also be a matrix or a
@@ -95,8 +96,8 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
       128 and recomputes the others.
 
     Raises `ArgumentError` for times that do not rise, another `adjoint` or `method`, an order below 2, a pattern that
-    does not fit, or a `func` that does not take (y, t, *args), `DTypeError` for a stiff `y0` in half precision,
-    `ShapeError` or `TreeError` for a `func` that returns something unlike `y0`.
+    does not fit, or a `func` that does not take (y, t, *args), and `ShapeError` or `TreeError` for a `func` that
+    returns something unlike `y0`.
 
     Chen et al., "Neural ordinary differential equations" (2018). Hairer, Nørsett and Wanner, Solving Ordinary
     Differential Equations I, I.14, has the sensitivity equation.
@@ -120,11 +121,7 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
         _check_arity(func, args)
         times = _check_times(t)
         _check_options(adjoint, method, order, sparse)
-        start, unpack = _pack(y0)
-        if method == "rosenbrock" and start.dtype not in (dtypes.float32, dtypes.float64):
-            raise DTypeError(at_user_line(
-                f"odeint: method='rosenbrock' solves linear systems, and y0 has the dtype {start.dtype}; float32 or "
-                "float64 is needed. Write y0.astype('float32')"))
+        start, unpack = _pack(tree.map(_widened, y0))
         controls: tuple[Any, ...] = (rtol, atol, mxstep, hmax)
         # The equations that the derivatives solve are other ones, with patterns of their own.
         solve_steps, solve_derived = (_steps_of(method, order, each) for each in (sparse, False))
@@ -148,7 +145,9 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
                              for wanted in (True, False))
             solve_with = _with_derivatives(converted, known, solve_steps, solve_derived)
             states = solve_with(start, times, (*args, *captured), traced)
-        return scan(lambda _, state: (None, unpack(state)), None, states)[1]
+        solution = scan(lambda _, state: (None, unpack(state)), None, states)[1]
+        return tree.map(lambda values, leaf: convert(values, aval_of(leaf).dtype) if _is_half(leaf) else values,
+                        solution, y0)
     return solve(y0, t, *args)
 
 
@@ -190,7 +189,17 @@ def _check_times(t: Any) -> Any:
     if isinstance(times, np.ndarray) and not (np.diff(np.asarray(times)) > 0).all():
         raise ArgumentError(at_user_line(
             "odeint: the times must rise strictly. To go backwards, solve dy/ds = -func(y, -s) at s = -t"))
-    return times if dtypes.is_floating(times.dtype) else times.astype(dtypes.float64)
+    return _widened(times) if dtypes.is_floating(times.dtype) else times.astype(dtypes.float64)
+
+
+def _is_half(x: Any) -> bool:
+    dtype = aval_of(as_array_operand(x)).dtype
+    return dtypes.is_floating(dtype) and dtype.itemsize < 4
+
+
+def _widened(x: Any) -> Any:
+    """Return half precision as float32: errors of steps are smaller than its roundings."""
+    return convert(as_array_operand(x), dtypes.float32) if _is_half(x) else x
 
 
 def _pack(y: Any) -> tuple[Any, Callable[[Any], Any]]:

@@ -191,3 +191,19 @@ def test_converted_functions_fill_arrays_that_have_names() -> None:
     expected = (np.sum(quotients(A + 1e-6, B)) - np.sum(quotients(A - 1e-6, B))) / 2e-6
     np.testing.assert_allclose(np.sum(slope), expected, rtol=1e-6)
     assert np.all(slope[:, 0] == 0)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: np.nanstd(x, correction=1), lambda x: np.nanvar(x, axis=0, correction=0.5),
+    lambda x: np.nanvar(x, ddof=1),
+    lambda x: np.isin(x, [1.0, 2.0], kind="sort"), lambda x: np.clip(a=x, a_min=0.5, a_max=2),
+    lambda x: np.clip(x, 1, a_max=2), lambda x: np.clip(x, min=1.5)])
+def test_options_that_numpy_alone_has(function: Any) -> None:
+    x = np.array([[3.0, 1.0], [2.0, np.nan], [0.5, 4.0]])
+    np.testing.assert_allclose(fxgrad.jit(function)(x), function(x), rtol=1e-15)
+    np.testing.assert_allclose(fxgrad.vmap(function)(x[None])[0], function(x), rtol=1e-15)
+
+
+def test_two_names_of_one_option_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"^nanvar: ddof and correction are one option; give one of them\n"):
+        fxgrad.jit(lambda x: np.nanvar(x, ddof=1, correction=1))(np.ones(3))

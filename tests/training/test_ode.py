@@ -12,7 +12,7 @@ import scipy.integrate
 from jax.experimental.ode import odeint as odeint_of_jax
 
 import fxgrad
-from fxgrad import odeint
+from fxgrad import dtypes, odeint
 from fxgrad.errors import ArgumentError, ShapeError, TreeError
 
 ADJOINTS = ["continuous", "discrete"]
@@ -271,6 +271,27 @@ def test_tangents_of_complex_and_narrow_states() -> None:
     tangent, cast = (fxgrad.jvp(f, (w,), (w,))[1] for f in (turned, fxgrad.autocast(turned)))
     assert cast.dtype == np.float32
     np.testing.assert_allclose(cast, tangent, atol=0.05)  # products in bfloat16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["runge-kutta", "taylor", "rosenbrock"])
+@pytest.mark.parametrize("half", [np.float16, dtypes.bfloat16])
+def test_half_precision_is_solved_in_float32(half: Any, method: str) -> None:
+    times = np.linspace(0, 5, 6).astype(half)
+    start, rate = {"y": np.array([1.0, 0.5], half), "n": np.float32(2.0)}, np.array(0.5, half)
+
+    def solve(start: Any, rate: Any) -> Any:
+        return odeint(lambda state, t, rate: {"y": -rate * state["y"], "n": 0.0 * state["n"]}, start, times, rate,
+                      method=method)
+
+    exact = np.exp(-0.5 * times.astype(float))[:, None] * start["y"].astype(float)
+    for found in (solve(start, rate), fxgrad.jit(solve)(start, rate)):
+        assert found["y"].dtype == half
+        assert found["n"].dtype == np.float32
+        np.testing.assert_allclose(found["y"].astype(float), exact, rtol=float(dtypes.finfo(half).eps))
+    slope = fxgrad.grad(lambda rate: np.sum(solve(start, rate)["y"][-1]))(rate)
+    assert slope.dtype == half
+    np.testing.assert_allclose(float(slope), -5 * exact[-1].sum(), rtol=2 * float(dtypes.finfo(half).eps))
 
 
 @pytest.mark.slow

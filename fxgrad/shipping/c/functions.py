@@ -176,6 +176,8 @@ class CFunction:
             rule = statements.of(equation.primitive)
             if rule is None or isinstance(rule, MissingRule):
                 raise SourceRefusal(NOT_IN_C.reason)
+            if len(equation.outputs) > 1:
+                raise SourceRefusal("which is written in C for one array at a time")
             var, = equation.outputs
             lines = rule(_StatementContext(self, equation, self.new(var)))
             self.emit(lines, var.aval.size)

@@ -167,6 +167,28 @@ def _running(primitive: Primitive) -> Rule:
     return rule
 
 
+def _sort(target: StatementContext) -> Callable[[], list[str]]:
+    """Sort by insertion, which is stable; NaNs come last."""
+    x, axis = target.once(0), target.equation.params["dimension"]
+
+    def lines() -> list[str]:
+        shape = x.aval.shape
+        indices = _ones(_indices(len(shape)), shape)
+        indices[axis] = "step"
+        place, before = (target.write([*indices[:axis], index, *indices[axis + 1:]]) for index in (
+            "place", "place - 1"))
+        behind = f"value < {before}"
+        if x.aval.dtype.kind == "f":
+            behind = f"({behind} || ({before} != {before} && value == value))"
+        body = [f"for (int step = 0; step < {shape[axis]}; step++) {{",
+                f"    const {c_type(x.aval)} value = {strip_parentheses(x.at(indices))};", "    int place = step;",
+                f"    for (; place > 0 && {behind}; place--)", f"        {place} = {before};",
+                f"    {place} = value;", "}"]
+        kept = [number for number in range(len(shape)) if number != axis]
+        return loop_lines([indices[number] for number in kept], [shape[number] for number in kept], body)
+    return lines
+
+
 def _product(target: StatementContext) -> Callable[[], list[str]]:
     x, y, params = target.many(0), target.many(1), target.equation.params
     if (params.get("preferred_element_type") or x.aval.dtype) != x.aval.dtype:
@@ -268,7 +290,7 @@ for _name, _rule in {
     "reduce_or": _reduction(primitives["or"]), "reduce_xor": _reduction(primitives.xor), "argmax": _position(">"),
     "argmin": _position("<"), "attains": _attains, "cumsum": _running(primitives.add),
     "cumprod": _running(primitives.mul), "cummax": _running(primitives.max), "cummin": _running(primitives.min),
-    "scatter": _scatter(None),
+    "sort": _sort, "scatter": _scatter(None),
     "scatter_add": _scatter(primitives.add), "scatter_sub": _scatter(primitives.sub),
     "scatter_mul": _scatter(primitives.mul), "scatter_min": _scatter(primitives.min),
     "scatter_max": _scatter(primitives.max),

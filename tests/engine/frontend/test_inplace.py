@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -245,14 +246,12 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize("change", ["s += 1.0", "s *= w", "s /= 2", "s -= data[1]", "s **= 2"])
-def test_numbers_computed_from_data_are_rebound_as_numpys_scalars(change: str) -> None:
-    """Arguments that are neither differentiated nor mapped are arrays, and so are numbers computed from them."""
+def differing_from_numpy(lines: str, names: Iterable[str]) -> list[Any]:
+    """Return the cases in which `lines` of a number `s` that is computed from an argument give another result."""
     data, wrong = np.array([0.5, -0.2, 0.1]), []
-    for name, number in NUMBERS.items():
+    for name in names:
         scope: dict[str, Any] = {"np": np}
-        exec(f"def f(w, data):\n    s = {number}\n    old, kept = s, [s]\n    {change}\n"
-             "    return (s + 2 * old - kept[0]) * w", scope)
+        exec(f"def f(w, data):\n    s = {NUMBERS[name]}\n    {lines}", scope)
         f = scope["f"]
         expected = f(1.5, data)
         for way, found in {"grad": value_and_grad(f)(1.5, data)[0],
@@ -260,7 +259,24 @@ def test_numbers_computed_from_data_are_rebound_as_numpys_scalars(change: str) -
                            "Array": f(1.5, fxgrad.numpy.asarray(data))}.items():
             if not np.allclose(found, expected, rtol=1e-6):
                 wrong.append((name, way, found, expected))
-    assert not wrong
+    return wrong
+
+
+@pytest.mark.parametrize("change", ["s += 1.0", "s *= w", "s /= 2", "s -= data[1]", "s **= 2"])
+def test_numbers_computed_from_data_are_rebound_as_numpys_scalars(change: str) -> None:
+    """Arguments that are neither differentiated nor mapped are arrays, and so are numbers computed from them."""
+    assert not differing_from_numpy(
+        f"old, kept = s, [s]\n    {change}\n    return (s + 2 * old - kept[0]) * w", NUMBERS)
+
+
+VIEWS = ["np.atleast_1d(s)", "np.atleast_2d(s)", "np.reshape(s, (1,))", "s.reshape(1)", "np.ravel(s)", "s.ravel()",
+         "np.expand_dims(s, 0)", "s[None]", "s[np.newaxis, ...]"]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_changes_of_arrays_made_of_numbers_from_data_leave_the_numbers(view: str) -> None:
+    assert not differing_from_numpy(  # NumPy's integers take no fractions in place
+        f"a = {view}\n    a += 1.0\n    return (s + 2 * a.sum()) * w", NUMBERS.keys() - {"count", "argmax"})
 
 
 def test_arrays_of_callers_change_as_in_numpy_and_numbers_are_keys() -> None:

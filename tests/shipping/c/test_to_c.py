@@ -94,8 +94,8 @@ def test_every_sample_of_what_is_supported(tmp_path: Path) -> None:
             programs.append(fxgrad.make_program(applied(primitive, [sample.params for sample, _ in kept]))(*arguments))
             given.append((primitive, [sample for sample, _ in kept], arguments))
     # Solvers; products in another dtype than their operands', and bits
-    # as those of a dtype of another size.
-    assert refused == {"custom_root", "custom_linear_solve", "dot_general", "bitcast_convert_type"}
+    # as those of a dtype of another size; arrays that are sorted together.
+    assert refused == {"custom_root", "custom_linear_solve", "dot_general", "bitcast_convert_type", "sort"}
     count = 0
     for function, program, (primitive, samples, arguments) in zip(
             compiled(programs, tmp_path), programs, given, strict=True):
@@ -294,6 +294,24 @@ SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 0.5, 1.5, 2.5, -0.5, 5e-
 
 @needs_compiler
 @pytest.mark.slow
+def test_arrays_are_sorted_as_by_numpy(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(4, 5, 3))
+    x[0, ::2], x[1, 1], x[2, 3] = np.nan, np.inf, -0.0
+
+    def f(x: Any, n: Any, flags: Any) -> Any:
+        return (np.sort(x, axis=0), np.sort(x, axis=1), np.sort(x.astype("float32")), np.median(n), np.sort(n)[::-1],
+                np.sort(flags), np.percentile(x[3], 30.0, axis=0), np.sort(x[:, :0], axis=1))
+
+    args = x, np.array([5, -2, 7, 7, 0]), np.array([True, False, True])
+    program = fxgrad.make_program(f)(*args)
+    found = compiled([program], tmp_path)[0](*args)
+    assert_close(found, program(*args))
+    np.testing.assert_array_equal(found[0], np.sort(x, axis=0))
+    np.testing.assert_array_equal(found[1], np.sort(x, axis=1))
+
+
+@needs_compiler
+@pytest.mark.slow
 def test_special_numbers(tmp_path: Path) -> None:
     """NaNs, infinities, signs of zeros, ties, integers that overflow: to the bit."""
     whole = np.array([0, 1, -1, 7, -8, 31, 32, 2 ** 31 - 1, -2 ** 31], np.int32)
@@ -439,7 +457,8 @@ def test_numbers_are_exact() -> None:
 
 ADVICE = "Leave it out of the function, or write the program as a NumPy file, program.to_python()\n  at FILE (in "
 REFUSED: list[tuple[Any, Any, str]] = [
-    (lambda x: np.sort(x), (X,), f"to_c: sort is an operation which is not written in C. {ADVICE}<lambda>)"),
+    (lambda x: np.argsort(x), (X,), (
+        f"to_c: sort is an operation which is written in C for one array at a time. {ADVICE}<lambda>)")),
     (lambda x: x * 2, (np.ones(3, np.uint16),), (
         "to_c: an argument is of dtype uint16, where a C file has float64, float32, int64, int32, int8, uint8, bool. "
         "Convert it first")),
