@@ -846,7 +846,7 @@ def _power(*args: Any, **kwargs: Any) -> Any:
 
 def _numbered_elements(array: Any) -> Any:
     """Return `np.ndenumerate(x)`, of a traced array too."""
-    return [(place, array[place]) for place in np.ndindex(array.shape)] if type(array) is Tracer else (
+    return [(place, item(array, place)) for place in np.ndindex(array.shape)] if type(array) is Tracer else (
         np.ndenumerate(array))
 
 
