@@ -212,8 +212,11 @@ class JumpLowering:
             if statement.orelse and not _leaves(statement.orelse):
                 statement.orelse += [assign(f"~{name} {self._count}", ast.copy_location(
                     ast.Name(name, ast.Load()), statement.orelse[-1]), statement.orelse[-1]) for name in results]
-            rest = [*(assign(name, ast.copy_location(
-                ast.Name(f"~{name} {self._count}", ast.Load()), statement), statement) for name in results), *rest]
+            read, dropped = ([ast.copy_location(ast.Name(f"~{name} {self._count}", context), statement)
+                              for name in results] for context in (ast.Load(), ast.Del()))
+            rest = [*(assign(name, value, statement) for name, value in zip(results, read, strict=True)),
+                    ast.copy_location(ast.Delete([*dropped]), statement),  # `name[i] = v` changes no other
+                    *rest]
         self._whiles += isinstance(statement, ast.While)
         body, jumps = self._block(statement.body, (stops, skips))
         self._whiles -= isinstance(statement, ast.While)

@@ -786,3 +786,30 @@ def whiles_after_caught_exceptions(x, n):
             i, turns = i + 1, turns + 1
             total += x * i
     return total, turns
+
+
+def arrays_set_before_each_break(x, n):
+    total, y = 0.0, abs(x) * 5
+    for i in range(3):
+        while True:
+            y = y / 2
+            if y < i:
+                pair = np.array([y, 1.0])
+                items = [y, 2.0]
+                break
+            if y < 0.1:
+                pair = np.array([1.0, y])
+                items = [1.0, y]
+                break
+        pair[0] += n
+        items[1] -= 1.0
+        items.append(pair[1])
+        total += pair[0] * pair[1] + items[1] * items[2]
+    for i in range(4):
+        rest = np.zeros(3) * x
+        if i > 2:
+            break
+    else:
+        rest = np.ones(3) * x
+    rest[0] = x
+    return total, pair, rest, items
