@@ -813,3 +813,60 @@ def arrays_set_before_each_break(x, n):
         rest = np.ones(3) * x
     rest[0] = x
     return total, pair, rest, items
+
+
+def names_read_after_exceptions(x, n):
+    y, k, notes = x, 0, []
+    try:
+        while k < 9:
+            k += 1
+            if k > 3:
+                raise LookupError
+            y = k * x
+            z = y
+    except LookupError:
+        y = -y
+    for i in range(3):
+        try:
+            last = i
+            if i == 1:
+                raise KeyError(i)
+            last = y
+        except KeyError:
+            notes.append(last * x)
+            continue
+        finally:
+            notes.append(last + 1.0)
+        j = 0
+        while j < n:
+            j += 1
+            if j * x > 3:
+                break
+        notes.append(j * x)
+    return y, z, notes
+
+
+def nested_loops_left_at_once(x, n):
+    for i in range(5):
+        for j in range(5):
+            if i * j * x > n - 2:
+                where = (i, j)
+                break
+        else:
+            continue
+        break
+    else:
+        where = (-1, n)
+    return where[0] * x, where[1]
+
+
+def loops_within_finally(x, n):
+    try:
+        while True:
+            y = x * n
+            n += 1
+            if n > 6:
+                break
+    finally:
+        z = 3 * x
+    return y * z
