@@ -77,8 +77,9 @@ class _Liveness:
                 inside |= read_names(item.context_expr)
             return inside
         if isinstance(node, ast.Try):
-            final, around = self.block(node.finalbody, after), self._read_after_exceptions
-            self._read_after_exceptions = around | self.block(node.finalbody, set())
+            around, by_final = self._read_after_exceptions, self.block(node.finalbody, set())
+            final = self.block(node.finalbody, after)  # the last to annotate it
+            self._read_after_exceptions = around | by_final
             handlers: Names = set().union(*(self.block(each.body, final) for each in node.handlers))
             other = self.block(node.orelse, final)
             self._read_after_exceptions |= handlers
