@@ -5,7 +5,6 @@ Each side is traced with the cells of what it changes; then they get the results
 
 from __future__ import annotations
 
-import enum
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import FunctionType
@@ -50,6 +49,7 @@ from fxgrad.engine.control_flow.structures import (
     required,
     shared_in,
     unflatten,
+    way_for_objects,
     word_for,
 )
 from fxgrad.engine.control_flow.variables import (
@@ -340,7 +340,7 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Conta
             if avals[number][0] is None:
                 if not is_equal(first, second):
                     raise refuse(f"{_differing(name, what, word_for(first), word_for(second))}. Only arrays and "
-                                 f"numbers can be chosen by a traced condition{_way_for_objects(first, second)}")
+                                 f"numbers can be chosen by a traced condition{way_for_objects(first, second)}")
                 leaves.append(first)
             elif _is_same(first, second) and not any(lacks) and (
                     type(first) is not Tracer or not first.tape.closed):
@@ -389,16 +389,6 @@ def _way_for(one: Flat, two: Flat) -> str:
 def _keys(flat: Flat) -> list[Any]:
     value = unflatten(flat.structure, flat.leaves)
     return [*value] if type(value) is dict else []
-
-
-def _way_for_objects(one: Any, two: Any) -> str:
-    if callable(one) and callable(two):
-        return ". Call them in the branches"
-    if isinstance(one, str) and isinstance(two, str):
-        return ". Choose a number, and look the text up outside of the compiled function"
-    if isinstance(one, enum.Enum) and isinstance(two, enum.Enum):
-        return f". Choose their numbers, {type(one).__name__}.{one.name}.value, and compare with numbers"
-    return ""
 
 
 def _case(what: str, when: bool) -> str:

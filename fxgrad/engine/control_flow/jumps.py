@@ -202,7 +202,11 @@ class JumpLowering:
             if statement.orelse and not _leaves(statement.orelse):
                 last = statement.orelse[-1]
                 statement.orelse += [assign(f"~{name} {self._count}", load(name, last), last) for name in results]
-            rest = [*(assign(name, load(f"~{name} {self._count}", statement), statement) for name in results), *rest]
+            dropped: list[ast.expr] = [placed(ast.Name(f"~{name} {self._count}", ast.Del()), statement)
+                                       for name in results]
+            rest = [*(assign(name, load(f"~{name} {self._count}", statement), statement) for name in results),
+                    placed(ast.Delete(dropped), statement),  # `name[i] = v` changes no other
+                    *rest]
         self._whiles += isinstance(statement, ast.While)
         body, jumps = self._block(statement.body, (stops, skips))
         self._whiles -= isinstance(statement, ast.While)
@@ -295,12 +299,19 @@ def _results(statement: ast.While | ast.For) -> set[str]:
     inside: list[ast.AST] = [*statement.body, statement.test if isinstance(statement, ast.While) else statement.target]
     if found is None or not (_is_endless(statement) or statement.orelse):
         return set()
-    if not _is_endless(statement) and not _leaves(statement.orelse):
-        found &= set().union(*(bound_names(each) for each in statement.orelse if isinstance(each, ast.Assign)), set())
+    if _is_endless(statement) or _leaves(statement.orelse):  # names that each turn sets have a value in any case
+        found -= _assigned(statement.body)
+    else:
+        found &= _assigned(statement.orelse)
     found -= read_names(inside) | bound_names(inside[-1:])
     found -= {node.id for each in statement.body for node in ast.walk(each)
               if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del)}
     return set() if nested_functions(statement.body) else found
+
+
+def _assigned(block: Block) -> set[str]:
+    """Return the names that the assignments of a block bind, those in its inner blocks left out."""
+    return set().union(*(bound_names(each.targets) for each in block if isinstance(each, ast.Assign)))
 
 
 def _bound_before_breaks(body: Sequence[ast.stmt], bound: set[str]) -> tuple[set[str] | None, set[str] | None]:
@@ -321,6 +332,13 @@ def _bound_before_breaks(body: Sequence[ast.stmt], bound: set[str]) -> tuple[set
             (one, after_one), (other, after_other) = (
                 _bound_before_breaks(side, bound) for side in (statement.body, statement.orelse))
             found, after = _in_both(found, _in_both(one, other)), _in_both(after_one, after_other)
+            if after is None:
+                return found, None
+            bound = after
+        elif isinstance(statement, ast.While | ast.For):
+            left, _ = _bound_before_breaks(statement.body, bound)
+            one, ended = _bound_before_breaks(statement.orelse, bound)
+            found, after = _in_both(found, one), left if _is_endless(statement) else _in_both(left, ended)
             if after is None:
                 return found, None
             bound = after

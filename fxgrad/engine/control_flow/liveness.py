@@ -26,11 +26,12 @@ class _Liveness:
     def __init__(self, readers: Sequence[tuple[ast.AST, Names]], outer: Names) -> None:
         self._readers, self._outer = readers, outer
         self._read_first: dict[int, Names] = {}  # by loops
+        self._read_after_exceptions: Names = set()  # by the handlers and `finally` around, from anywhere in the `try`
 
     def block(self, statements: Sequence[ast.stmt], after: Names) -> Names:
         """Return the names live before a block."""
         for statement in reversed(statements):
-            after = self._statement(statement, after)
+            after = self._statement(statement, after) | self._read_after_exceptions
         return after
 
     def _read_by_turn(self, node: ast.While | ast.For) -> Names:
@@ -76,9 +77,14 @@ class _Liveness:
                 inside |= read_names(item.context_expr)
             return inside
         if isinstance(node, ast.Try):
-            final = self.block(node.finalbody, after)
+            around, by_final = self._read_after_exceptions, self.block(node.finalbody, set())
+            final = self.block(node.finalbody, after)  # the last to annotate it
+            self._read_after_exceptions = around | by_final
             handlers: Names = set().union(*(self.block(each.body, final) for each in node.handlers))
-            body = self.block(node.body, self.block(node.orelse, final) | handlers)
+            other = self.block(node.orelse, final)
+            self._read_after_exceptions |= handlers
+            body = self.block(node.body, other | handlers)
+            self._read_after_exceptions = around
             return body | handlers | final | set().union(
                 *(read_names(each.type) for each in node.handlers if each.type is not None))
         if isinstance(node, ast.Match):
@@ -89,6 +95,7 @@ class _Liveness:
             return after if node.value is None else after | read_names(node.value)
         before = (after - bound_names(node)) | read_names(node)
         before.update(getattr(node, "given_back", ()))  # the caller has the array of a parameter after the statement
+        before |= self._read_after_exceptions
         node.live = before  # type: ignore[attr-defined]
         return before
 

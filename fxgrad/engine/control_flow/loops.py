@@ -47,6 +47,7 @@ from fxgrad.engine.control_flow.structures import (
     optional_parts,
     shared_in,
     unflatten,
+    way_for_objects,
     word_for,
 )
 from fxgrad.engine.control_flow.variables import (
@@ -398,7 +399,8 @@ class _Loop:
                 if (one is None) != (two is None) or not is_equal(before.leaves[number], after.leaves[number]):
                     raise refuse(f"{shown_name(name)} is {word_for(before.leaves[number])} before a turn of this "
                                  f"`{self.what}` and {after} after it. Only arrays and numbers can change in a loop "
-                                 "whose number of turns is traced")
+                                 "whose number of turns is traced"
+                                 f"{way_for_objects(before.leaves[number], after.leaves[number])}")
                 continue
             joined = joined_aval(one, two)
             if joined is None:

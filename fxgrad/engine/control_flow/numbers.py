@@ -16,7 +16,7 @@ from fxgrad import lax
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.blocks import is_unknown, refuse
-from fxgrad.engine.control_flow.slices import TracedSlice
+from fxgrad.engine.control_flow.slices import TracedSlice, item
 from fxgrad.engine.control_flow.structures import OptionalValue
 from fxgrad.engine.control_flow.variables import truth
 from fxgrad.engine.ops.structural import convert
@@ -187,7 +187,7 @@ def _power(*args: Any, **kwargs: Any) -> Any:
 def _numbered_elements(array: Any) -> Any:
     """Return `np.ndenumerate(x)`, of a traced array too."""
     is_traced = type(array) is Tracer
-    return [(place, array[place]) for place in np.ndindex(array.shape)] if is_traced else np.ndenumerate(array)
+    return [(place, item(array, place)) for place in np.ndindex(array.shape)] if is_traced else np.ndenumerate(array)
 
 
 def _library_function(name: str) -> Callable[..., Any]:

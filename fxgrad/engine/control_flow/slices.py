@@ -39,6 +39,8 @@ def item(container: Any, index: Any) -> Any:
     """Return `container[index]`, which may be traced; a slice with traced bounds, or a mask, gives a `TracedSlice`."""
     if _is_mask(index) and (isinstance(container, np.ndarray) or type(container) is Tracer):
         return chosen_rows(container, index)
+    if _are_places(index) and (isinstance(container, np.ndarray) or type(container) is Tracer):
+        return _rows_at(container, index)
     refuse_chosen_places(index)
     if type(index) not in (slice, tuple) or not has_unknown_bound(index):
         return blocks.item(container, index)
@@ -54,6 +56,24 @@ def refuse_chosen_places(index: Any) -> None:
     if has_traced_slice([index]):
         raise refuse("an index is an array whose length is traced, as of np.nonzero(mask). Write x[mask], or go over "
                      "the places in a loop, for i in np.nonzero(mask)[0]")
+
+
+def _are_places(index: Any) -> bool:
+    """Return whether an index has arrays of places of one traced length, as `np.nonzero(mask)` gives, and numbers."""
+    entries = index if isinstance(index, tuple) else (index,)
+    places = [each for each in entries if type(each) is TracedSlice]
+    return bool(places) and all(
+        each.ndim == 1 and each.key == places[0].key and dtypes.kind_of(each.dtype) in "iu" for each in places) and all(
+        type(each) is TracedSlice or not (isinstance(each, slice) or each is None or each is Ellipsis or np.shape(each))
+        for each in entries)
+
+
+def _rows_at(array: Any, index: Any) -> TracedSlice:
+    """Return the elements of an array at places of a traced length."""
+    entries = index if isinstance(index, tuple) else (index,)
+    places = next(each for each in entries if type(each) is TracedSlice)
+    rows = blocks.item(array, tuple(each.filled(0) if type(each) is TracedSlice else each for each in entries))
+    return TracedSlice(rows, places.length, places.key)
 
 
 def _is_mask(index: Any) -> bool:
@@ -401,6 +421,16 @@ class TracedSlice(UnknownLength):
         """Return the mean over all rows, or all elements."""
         return self.sum(axis, **options) / (self.size if axis is None else self.length)
 
+    def var(self, axis: Any = None, ddof: Any = 0, **options: Any) -> Any:
+        """Return the variance over all rows, or all elements."""
+        apart = self - self.mean(axis, **options)
+        square = np.real(apart * apart.conj()) if dtypes.is_complex(self.dtype) else apart * apart
+        return square.sum(axis) / ((self.size if axis is None else self.length) - ddof)
+
+    def std(self, axis: Any = None, **options: Any) -> Any:
+        """Return the standard deviation over all rows, or all elements."""
+        return fnp.sqrt(self.var(axis, **options))
+
     def conj(self) -> TracedSlice:
         """Return the complex conjugates."""
         return TracedSlice(np.conj(self.values), self.length, self.key)
@@ -543,7 +573,8 @@ def call(function: Any, *args: Any, **kwargs: Any) -> Any:
         return _concatenate([fnp.ravel(each) if type(each) is not TracedSlice else each for each in args])
     if type(first) is not TracedSlice:
         raise _unsupported(name)
-    if name in ("sum", "prod", "mean", "any", "all", "max", "min", "amax", "amin", "argmax", "argmin", "copy"):
+    if name in ("sum", "prod", "mean", "var", "std", "any", "all", "max", "min", "amax", "amin", "argmax", "argmin",
+                "copy"):
         return getattr(first, name.removeprefix("a") if name in ("amax", "amin") else name)(*args[1:], **kwargs)
     if len(args) > 1 or kwargs:
         raise _unsupported(f"{name} with these arguments")

@@ -275,6 +275,17 @@ def word_for(value: Any) -> str:
     return with_article(type(value).__name__) if " at 0x" in text else text
 
 
+def way_for_objects(one: Any, two: Any) -> str:
+    """Return what to write in the place of two objects that a traced condition would choose between; "" if unknown."""
+    if callable(one) and callable(two):
+        return ". Call them in the branches"
+    if isinstance(one, str) and isinstance(two, str):
+        return ". Choose a number, and look the text up outside of the compiled function"
+    if isinstance(one, Enum) and isinstance(two, Enum):
+        return f". Make {type(one).__name__} an enum.IntEnum, whose members are numbers"
+    return ""
+
+
 def with_article(word: str) -> str:
     """Return a word with "a" or "an"."""
     return f"{'an' if word[:1] in 'aeiouAEIOU' else 'a'} {word}"

@@ -786,3 +786,87 @@ def whiles_after_caught_exceptions(x, n):
             i, turns = i + 1, turns + 1
             total += x * i
     return total, turns
+
+
+def arrays_set_before_each_break(x, n):
+    total, y = 0.0, abs(x) * 5
+    for i in range(3):
+        while True:
+            y = y / 2
+            if y < i:
+                pair = np.array([y, 1.0])
+                items = [y, 2.0]
+                break
+            if y < 0.1:
+                pair = np.array([1.0, y])
+                items = [1.0, y]
+                break
+        pair[0] += n
+        items[1] -= 1.0
+        items.append(pair[1])
+        total += pair[0] * pair[1] + items[1] * items[2]
+    for i in range(4):
+        rest = np.zeros(3) * x
+        if i > 2:
+            break
+    else:
+        rest = np.ones(3) * x
+    rest[0] = x
+    return total, pair, rest, items
+
+
+def names_read_after_exceptions(x, n):
+    y, k, notes = x, 0, []
+    try:
+        while k < 9:
+            k += 1
+            if k > 3:
+                raise LookupError
+            y = k * x
+            z = y
+    except LookupError:
+        y = -y
+    for i in range(3):
+        try:
+            last = i
+            if i == 1:
+                raise KeyError(i)
+            last = y
+        except KeyError:
+            notes.append(last * x)
+            continue
+        finally:
+            notes.append(last + 1.0)
+        j = 0
+        while j < n:
+            j += 1
+            if j * x > 3:
+                break
+        notes.append(j * x)
+    return y, z, notes
+
+
+def nested_loops_left_at_once(x, n):
+    for i in range(5):
+        for j in range(5):
+            if i * j * x > n - 2:
+                where = (i, j)
+                break
+        else:
+            continue
+        break
+    else:
+        where = (-1, n)
+    return where[0] * x, where[1]
+
+
+def loops_within_finally(x, n):
+    try:
+        while True:
+            y = x * n
+            n += 1
+            if n > 6:
+                break
+    finally:
+        z = 3 * x
+    return y * z

@@ -120,6 +120,14 @@ def enum_chosen(xs):
     return color.value
 
 
+def states_in_a_loop(xs):
+    state = Color.RED
+    while xs[0] > 1:  # here
+        xs = xs / 2
+        state = Color.BLUE
+    return xs, state is Color.RED
+
+
 def keys_in_two_orders(xs):
     found = {}
     if xs[0] > 1:  # here
@@ -221,7 +229,10 @@ REFUSED = [
     (lambda_chosen, (f"`function` is a lambda {SIDES} a lambda otherwise. Only arrays and numbers can be chosen by a "
       "traced condition. Call them in the branches")),
     (enum_chosen, (f"a value is <Color.RED: 1> {SIDES} <Color.BLUE: 2> otherwise. Only arrays and numbers can be "
-      "chosen by a traced condition. Choose their numbers, Color.RED.value, and compare with numbers")),
+      "chosen by a traced condition. Make Color an enum.IntEnum, whose members are numbers")),
+    (states_in_a_loop, ("`state` is <Color.RED: 1> before a turn of this `while` and <Color.BLUE: 2> after it. Only "
+      "arrays and numbers can change in a loop whose number of turns is traced. Make Color an enum.IntEnum, whose "
+      "members are numbers")),
     (keys_in_two_orders, (f"`found` is {{'b': f64[], 'a': f64*[]}} {SIDES} {{'a': f64[], 'b': f64*[]}} otherwise. "
       "Write the keys in one order")),
     (adds_in_each_turn, ("`out`, which changes at test_idioms.py:{next} (in adds_in_each_turn), is 0 items long before "

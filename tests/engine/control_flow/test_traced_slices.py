@@ -223,8 +223,25 @@ def membership(x, n):
     return found, x
 
 
+def read_at_places(x, n):
+    a, b = np.sin(np.arange(8.0)) * x, np.arange(8.0)
+    m = np.stack([a, b - 4.0 * x])
+    places = np.nonzero(a > 0.2)[0]
+    rows, columns = np.nonzero(m > 0.5)
+    order = np.argsort(a)
+    last = order[np.nonzero(a[order] > 0)[0]]
+    total = 0.0
+    if len(places) > n:
+        total = a[places[1:]].prod()
+    return (np.sum(a[np.where(a > 0.1)]), np.mean(a[places] * b[places]), np.max(a[places]), a[places][-1],
+            a[places[0]], m[rows, columns].sum(), m.T[columns, rows].std(), m[rows, 0].sum(), m[rows].var(axis=0),
+            np.var(a[places], ddof=1), (rows + columns).sum(), a[last].sum(), last.sum(),
+            np.ones(1)[rows[:0]].sum(), total)
+
+
 CASES = [chosen, halved, in_lists, joined, one_row, membership, of_an_object, probabilities, reversed_part, shifted,
-         changed_in_place, rows_of_a_matrix, reductions, of_integers, cholesky, eliminated, inserted, steps_and_items]
+         changed_in_place, rows_of_a_matrix, reductions, of_integers, cholesky, eliminated, inserted, steps_and_items,
+         read_at_places]
 
 
 @pytest.mark.slow
@@ -238,7 +255,8 @@ def test_slices_are_numpys(function: Any, args: tuple[float, int]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", [cholesky, reductions, inserted, rows_of_a_matrix, chosen, joined, one_row])
+@pytest.mark.parametrize("function", [cholesky, reductions, inserted, rows_of_a_matrix, chosen, joined, one_row,
+                                      read_at_places])
 def test_gradients_and_batches(function: Any) -> None:
     assert_differentiable(function)
 
@@ -345,16 +363,17 @@ def sorted_complex_numbers(x, n):
     return np.sort(a[:n])[0].real  # here
 
 
+def places_of_places(x, n):
+    a = np.arange(8.0) * x
+    places = np.nonzero(a > n)[0]
+    return places[a[places] > 3].sum()  # here
+
+
 def places_as_an_index(x, n):
     a = np.arange(8.0) * x
     places = np.nonzero(a > n)[0]
     a[places] = 0.0  # here
     return a
-
-
-def read_at_places(x, n):
-    a = np.arange(8.0) * x
-    return np.sum(a[np.where(a > n)])  # here
 
 
 def slice_in_array(x, n):
@@ -421,7 +440,7 @@ _LOOP = "does not take a slice with a traced bound, whose length is not known. G
     (stacked_slices, f"stack {_LOOP}"),
     (greatest_complex_number, f"max of complex numbers {_LOOP}"),
     (sorted_complex_numbers, f"sort of complex numbers {_LOOP}"),
-    (places_as_an_index, _PLACES), (read_at_places, _PLACES),
+    (places_as_an_index, _PLACES), (places_of_places, _PLACES),
     (slice_in_array, ("`x[a:b] in y` has a traced bound, and compares element by element. Write np.any(y == x[a:b]), "
                       "or go over the places of y in a loop")),
     (slice_on_one_side, (
