@@ -75,6 +75,7 @@ from fxgrad.engine.control_flow.variables import (
 from fxgrad.engine.core.avals import Aval, Literal
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.frontend.flat import TracedCall
+from fxgrad.engine.higher_order.checks import is_check
 from fxgrad.engine.higher_order.loop import bind_for
 from fxgrad.engine.higher_order.while_loop import bind_while
 from fxgrad.engine.higher_order.wiring import cast_to
@@ -507,6 +508,11 @@ class Mark:
 
     def __exit__(self, *_: object) -> None:
         probes.reset(self._token)
+
+    def has_checks(self) -> bool:
+        """Return whether checks were recorded since."""
+        return any(node.equation is not None and is_check(node.equation)
+                   for tape, (length, *_) in self._tapes for node in tape.nodes[length:])
 
     def rewind(self) -> None:
         """Forget what was recorded since, and set the variables back, and lists that changed within the mark."""

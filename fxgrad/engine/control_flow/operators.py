@@ -135,8 +135,12 @@ class _Turns:
 
 
 def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Sequence[str], stored: Sequence[str],
-           passed: Passed, optional: Sequence[str] = ()) -> None:
-    """Run `while test(): body()`."""
+           passed: Passed, optional: Sequence[str] = (), endless: bool = False) -> None:
+    """Run `while test(): body()`; an `endless` one has a test that is always true, and no statement that leaves it.
+
+    An endless loop whose turns have checks, such as those of a function that raises, is one loop of the program, which
+    a check ends.
+    """
     if current.get() is None:  # all values are known
         while test():
             body()
@@ -152,7 +156,7 @@ def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Se
     with _Turns() as prints, mark:
         body()
         condition = test()
-        if is_unknown(condition):  # the turn was a guess: the loop is traced from its beginning
+        if is_unknown(condition) or (endless and mark.has_checks()):  # a guess: it is traced from its beginning
             prints.clear()
             _stage_while(mark, test, body, names, guaranteed=True)
             return

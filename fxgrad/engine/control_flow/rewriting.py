@@ -278,8 +278,10 @@ class _Rewriter(ast.NodeTransformer):
             condition = self._call("boolean", [constant("and", node.test), self._unset(flags, node.test),
                                                thunk(condition)], node.test)
         returns = placed(ast.Return(condition), node.test)
-        call = self._with_optional(self._call("while_", [
-            load(test, node.test), load(body, node.test), *changed], node.test))
+        call: Any = self._call("while_", [load(test, node.test), load(body, node.test), *changed], node.test)
+        if not flags and isinstance(node.test, ast.Constant):  # it ends by an exception, if at all
+            call.keywords.append(placed(ast.keyword("endless", constant(True, call)), call))
+        call = self._with_optional(call)
         return [self._inner(test, [returns], set(), node.test),
                 self._inner(body, self._block(node.body), binds, node.body[0], reads=reads),
                 placed(ast.Expr(call), node.test)]

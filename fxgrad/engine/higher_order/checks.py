@@ -152,8 +152,12 @@ remedies.enter("Write fxgrad.vmap(fxgrad.checked(f)), where f is the function of
 @program_property
 def has_checks(program: Program) -> bool:
     """Return whether `program`, or a program nested in it, has a check."""
-    return any(equation.primitive is check_p or any(map(has_checks, equation.programs))
-               for equation in program.equations)
+    return any(map(is_check, program.equations))
+
+
+def is_check(equation: Equation) -> bool:
+    """Return whether an equation is a check, or has one in a nested program."""
+    return equation.primitive is check_p or any(map(has_checks, equation.programs))
 
 
 # --- one flag for all checks ---------------------------------------------------------------------------------------

@@ -287,6 +287,38 @@ def test_the_check_that_fails_first_gives_the_class(function, x):
         assert str(raised.value).partition("\n")[0] in (f"{kind}{expected.value}", kind + expected.value.args[0])
 
 
+def doubled_below(x, limit):
+    if x > limit:
+        raise ValueError("too large")
+    return 2.0 * x
+
+
+def without_an_end(x):
+    while True:
+        x = doubled_below(x, 100.0)
+
+
+def ended_by_python(x):
+    rest = iter([1.0, 2.0, 3.0])
+    try:
+        while True:
+            x = x + next(rest)
+    except StopIteration:
+        return x
+
+
+def test_a_loop_that_only_a_function_it_calls_ends_is_one_loop():
+    loop = python_control_flow(without_an_end)
+    with pytest.raises(ValueError, match="too large"):
+        loop(1.0)
+    with pytest.raises(ValueError, match="too large"):
+        jit(loop)(1.0)
+    with pytest.raises(ValueError, match=r"too large[\s\S]*in entry 1 of the batch"):
+        jit(vmap(loop))(np.array([3.0, 99.0]))
+    for mode in (jit, grad, lambda f: jit(grad(f))):
+        assert mode(python_control_flow(ended_by_python))(1.0) == (7.0 if mode is jit else 1.0)
+
+
 def test_what_a_function_makes_to_raise_has_no_class_before_it_runs():
     def root(x):
         if x < 0:
