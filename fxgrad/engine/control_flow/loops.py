@@ -511,8 +511,7 @@ class Mark:
 
     def has_checks(self) -> bool:
         """Return whether checks were recorded since."""
-        return any(node.equation is not None and is_check(node.equation)
-                   for tape, (length, *_) in self._tapes for node in tape.nodes[length:])
+        return any(is_check(equation) for tape, mark in self._tapes for equation in tape.equations(mark))
 
     def rewind(self) -> None:
         """Forget what was recorded since, and set the variables back, and lists that changed within the mark."""

@@ -375,7 +375,7 @@ class Tape:
         program = self.node.programs.get(atoms)
         if program is None:
             captured = [node.outputs[0] for node in self.nodes if node.equation is None]
-            program = Program([*captured, *self.root.outputs], [*self._equations()], atoms, len(captured))
+            program = Program([*captured, *self.root.outputs], [*self.equations()], atoms, len(captured))
             if config.check_level:
                 program.check()
             program = self.node.programs.setdefault(atoms, program)
@@ -392,11 +392,12 @@ class Tape:
     def program_so_far(self, outputs: Sequence[Tracer]) -> Program:
         """Return the program of the recording up to here, which computes `outputs`, tracers of this tape."""
         captured = [node.outputs[0] for node in self.nodes if node.equation is None]
-        return Program([*captured, *self.root.outputs], [*self._equations()], [output.variable for output in outputs],
+        return Program([*captured, *self.root.outputs], [*self.equations()], [output.variable for output in outputs],
                        len(captured))
 
-    def _equations(self) -> Iterator[Equation]:
-        return (node.equation for node in self.nodes if node.equation is not None)
+    def equations(self, mark: tuple[Any, ...] = (0,)) -> Iterator[Equation]:
+        """Yield what was recorded, in order: all, or what came since `mark`."""
+        return (node.equation for node in self.nodes[mark[0]:] if node.equation is not None)
 
     def mark(self) -> tuple[Any, ...]:
         """Return the place that the recording has reached, for `rewind`."""
@@ -475,7 +476,7 @@ class Tape:
     def _ancestors(self, var: Variable) -> list[str]:
         """Return the names of the inputs, and of the sizes, that `var` depends on."""
         wanted: set[Any] = {var}
-        for equation in reversed([*self._equations()]):
+        for equation in reversed([*self.equations()]):
             if not wanted.isdisjoint(equation.outputs):
                 wanted.update(equation.inputs, (size for size in equation.params.values() if type(size) is SymbolicDim))
         names = self.input_names() if self.input_names else [f"input {i}" for i in range(len(self.root.outputs))]
