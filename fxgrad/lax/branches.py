@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.avals import PYTHON_SCALARS
+from fxgrad.engine.executors.xla import is_jax_tracer
 from fxgrad.engine.frontend.flat import TracedCall, check_leaf, constant_name
-from fxgrad.engine.frontend.operands import is_concrete
 from fxgrad.engine.higher_order.branch import bind_branches
 from fxgrad.engine.ops.comparison import ne
 from fxgrad.engine.ops.select import clamp
@@ -52,9 +53,9 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
         raise ShapeError(at_user_line(
             f"cond: pred must be a scalar, got {aval}. Reduce it with fnp.all(pred) or fnp.any(pred) to choose once, "
             "or use fnp.where to choose for each element"))
-    number = pred if aval.dtype == dtypes.bool_ else ne(pred, 0)
-    return _choose("cond", convert(number, dtypes.int32), (false_fun, true_fun), ("false_fun", "true_fun"), operands,
-                   int(bool(pred)) if type(pred) is not Tracer and is_concrete(pred) else None)
+    holds = bool(pred) if type(pred) in PYTHON_SCALARS else pred if aval.dtype == dtypes.bool_ else ne(pred, 0)
+    return _choose("cond", convert(holds, dtypes.int32), (false_fun, true_fun), ("false_fun", "true_fun"), operands,
+                   (lambda: int(bool(pred))) if _is_known(pred) else None)
 
 
 @hide_frames
@@ -88,12 +89,16 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
         np.zeros((), aval.dtype), index, np.array(min(last, int(np.iinfo(aval.dtype).max)), aval.dtype))
     return _choose("switch", convert(limited, dtypes.int32), branches,
                    [f"branches[{number}]" for number in range(len(branches))], operands,
-                   min(max(int(index), 0), last) if type(index) is not Tracer and is_concrete(index) else None)
+                   (lambda: min(max(int(index), 0), last)) if _is_known(index) else None)
+
+
+def _is_known(value: Any) -> bool:
+    return type(value) is not Tracer and not is_jax_tracer(value)
 
 
 def _choose(what: str, index: Any, functions: Sequence[Callable[..., Any]], names: Sequence[str],
-            operands: Sequence[Any], taken: int | None) -> Any:
-    """Return the result of the function at `index`, which is `taken` where that is known while tracing."""
+            operands: Sequence[Any], taken: Callable[[], int] | None) -> Any:
+    """Return the result of the function at `index`; that is `taken()` where the number is known while tracing."""
     given = flatten_checked(what, tuple(operands), "operands")
 
     def trace(number: int) -> TracedCall | None:
@@ -102,13 +107,14 @@ def _choose(what: str, index: Any, functions: Sequence[Callable[..., Any]], name
             return trace_body(what, function, lambda *tracers: function(*given.rebuild(tracers)), given.avals,
                               given.names, given.structure.children())
         except (ArithmeticError, IndexError, ValueError) as error:
-            if taken in (None, number) or (isinstance(error, FxgradError) and not isinstance(error, IndexingError)):
+            if taken is None or taken() == number or (
+                    isinstance(error, FxgradError) and not isinstance(error, IndexingError)):
                 raise
             return None  # its numbers are such that it is not taken
 
     found = [trace(number) for number in range(len(functions))]
-    # What is taken has a trace, or its error was raised.
-    traced = [call for call in (each or found[taken or 0] for each in found) if call is not None]
+    # The one that is taken has a trace, or its error was raised.
+    traced = [call for call in (each or found[taken() if taken else 0] for each in found) if call is not None]
     # In the user's order, since messages name the branch that comes first.
     order = [1, 0] if what == "cond" else range(len(traced))
     joined = join_branches(what, [functions[number] for number in order], [names[number] for number in order],

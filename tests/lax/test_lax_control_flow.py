@@ -318,6 +318,10 @@ def test_numbers_that_the_function_not_taken_cannot_have_are_no_error_where_the_
         for found in (entry(k, x), jit(entry, static_argnums=0)(k, x)):
             np.testing.assert_array_equal(found, np.float32(value))
         np.testing.assert_array_equal(grad(entry, argnums=1)(k, x), (np.arange(3) == k).astype(np.float32))
+    for on in (0, 0.0, np.float32(0), np.array(False), jnp.array(False), jnp.int32(0)):
+        np.testing.assert_array_equal(lax.cond(on, lambda: X[7], lambda: X[1]), X[1])
+    for place in (np.int8(1), np.uint64(5), jnp.int32(1)):
+        np.testing.assert_array_equal(lax.switch(place, [lambda: X[7], lambda: X[1]]), X[1])
     assert lax.switch(2, [lambda: math.sqrt(-1), lambda: X[3], lambda: 1.0 / 4]) == 0.25
     with pytest.raises(KeyError):  # that of a name is none of numbers
         lax.switch(1, [lambda: {}["a"], lambda: 1.0])
