@@ -116,6 +116,14 @@ def test_what_numpy_makes_arrays_of_is_to_be_converted(value: Any, kind: str, cu
         fxgrad.jit(lambda x: np.sum(x))(value)
 
 
+def test_masked_operands_are_to_be_converted() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        fxgrad.grad(lambda w: np.sum(fnp.multiply(w, masked)))(np.ones(2))
+    assert str(caught.value).startswith(
+        "an operand must be an array or a number, got MaskedArray. Write np.ma.filled(x, 0.0), and "
+        "np.ma.getmaskarray(x) where the mask is needed\n  at ")
+
+
 def test_functions_refuse_what_operators_leave_to_others() -> None:
     with pytest.raises(ArgumentError, match=r"^an operand must be an array or a number, got Kernel\n"):
         fxgrad.vmap(lambda x: fnp.multiply(x, Kernel()))(np.ones(2))

@@ -32,7 +32,7 @@ from fxgrad.engine.api.stages import MadeFor, Stage, stage_of
 from fxgrad.engine.api.static_arguments import Args, Kwargs, StaticArguments
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.arrays import Integer
-from fxgrad.engine.core.avals import Aval, check_dtype, keys_to_jax
+from fxgrad.engine.core.avals import Aval, check_dtype, keys_to_jax, way_to_array
 from fxgrad.engine.core.cache_keys import tree_key
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize, needs_x64, program_property
@@ -41,7 +41,7 @@ from fxgrad.engine.executors import explicit
 from fxgrad.engine.executors.column_sums import with_column_products
 from fxgrad.engine.executors.exact_extrema import with_plain_comparisons
 from fxgrad.engine.executors.xla import emit_results, is_jax_tracer, running_here, x64
-from fxgrad.engine.frontend.flat import TracedCall, cure_of_leaf, leaf_aval
+from fxgrad.engine.frontend.flat import TracedCall, leaf_aval
 from fxgrad.engine.higher_order.rolling import roll_where_it_pays
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
@@ -139,7 +139,7 @@ def argument_avals(leaves: Sequence[Any]) -> list[Aval] | None:
             if isinstance(leaf, np.matrix | np.ma.MaskedArray):  # jax would convert it to its data
                 raise ArgumentError(at_user_line(
                     f"jit: an argument is a {type(leaf).__name__}, whose operations are not those of arrays. "
-                    f"{cure_of_leaf(leaf, '', 'm')}"))
+                    f"{way_to_array(leaf, 'm')}"))
         if aval is None or type(leaf) is Tracer:
             return None
         avals.append(aval)

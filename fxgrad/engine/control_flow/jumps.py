@@ -72,7 +72,7 @@ def falls_through(statements: Sequence[ast.stmt]) -> bool:
             return False
         if isinstance(statement, ast.If) and not (falls_through(statement.body) or falls_through(statement.orelse)):
             return False
-        if _is_endless(statement) and not _breaks(statement.body):  # type: ignore[attr-defined]
+        if is_endless(statement) and not _breaks(statement.body):  # type: ignore[attr-defined]
             return False
         if isinstance(statement, ast.With) and not falls_through(statement.body):
             return False
@@ -280,7 +280,7 @@ class _Renaming(ast.NodeTransformer):
         return node
 
 
-def _is_endless(statement: ast.stmt) -> bool:
+def is_endless(statement: ast.stmt) -> bool:
     """Return whether a loop is `while True`, which ends by jumps alone."""
     return isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and bool(statement.test.value)
 
@@ -297,9 +297,9 @@ def _results(statement: ast.While | ast.For) -> set[str]:
     """
     found, _ = _bound_before_breaks(statement.body, set())
     inside: list[ast.AST] = [*statement.body, statement.test if isinstance(statement, ast.While) else statement.target]
-    if found is None or not (_is_endless(statement) or statement.orelse):
+    if found is None or not (is_endless(statement) or statement.orelse):
         return set()
-    if _is_endless(statement) or _leaves(statement.orelse):  # names that each turn sets have a value in any case
+    if is_endless(statement) or _leaves(statement.orelse):  # names that each turn sets have a value in any case
         found -= _assigned(statement.body)
     else:
         found &= _assigned(statement.orelse)
@@ -338,7 +338,7 @@ def _bound_before_breaks(body: Sequence[ast.stmt], bound: set[str]) -> tuple[set
         elif isinstance(statement, ast.While | ast.For):
             left, _ = _bound_before_breaks(statement.body, bound)
             one, ended = _bound_before_breaks(statement.orelse, bound)
-            found, after = _in_both(found, one), left if _is_endless(statement) else _in_both(left, ended)
+            found, after = _in_both(found, one), left if is_endless(statement) else _in_both(left, ended)
             if after is None:
                 return found, None
             bound = after

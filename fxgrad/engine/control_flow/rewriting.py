@@ -26,7 +26,7 @@ from fxgrad.engine.control_flow.changes import (
     stored_names,
     with_methods,
 )
-from fxgrad.engine.control_flow.jumps import JumpLowering, RaisedFlag, UnsetFlags
+from fxgrad.engine.control_flow.jumps import JumpLowering, RaisedFlag, UnsetFlags, is_endless
 from fxgrad.engine.control_flow.liveness import annotate
 from fxgrad.engine.control_flow.names import (
     CHANGES,
@@ -279,7 +279,7 @@ class _Rewriter(ast.NodeTransformer):
                                                thunk(condition)], node.test)
         returns = placed(ast.Return(condition), node.test)
         call: Any = self._call("while_", [load(test, node.test), load(body, node.test), *changed], node.test)
-        if not flags and isinstance(node.test, ast.Constant):  # it ends by an exception, if at all
+        if not flags and is_endless(node):  # it ends by an exception, if at all
             call.keywords.append(placed(ast.keyword("endless", constant(True, call)), call))
         call = self._with_optional(call)
         return [self._inner(test, [returns], set(), node.test),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -262,6 +263,14 @@ def _as_size(extent: Any) -> Any:
     if type(extent) is SymbolicDim:
         return extent
     return parse_size(str(extent)) if is_symbolic_dim(extent) else -1
+
+
+def way_to_array(value: Any, name: str) -> str:
+    """Return how to make an array of `value`, called `name`, of which NumPy can make one; "" for another value."""
+    if isinstance(value, np.ma.MaskedArray):
+        return f"Write np.ma.filled({name}, 0.0), and np.ma.getmaskarray({name}) where the mask is needed"
+    can_be_one = not isinstance(value, type) and (hasattr(value, "__array__") or isinstance(value, array | memoryview))
+    return f"Write np.asarray({name})" if can_be_one else ""
 
 
 def check_dtype(value: Any, name: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from array import array
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.arrays import Array
-from fxgrad.engine.core.avals import Aval, array_aval, check_dtype, struct_aval, without_literals
+from fxgrad.engine.core.avals import Aval, array_aval, check_dtype, struct_aval, way_to_array, without_literals
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize
 from fxgrad.engine.derivation.derive import Derived
@@ -165,11 +164,7 @@ def cure_of_leaf(value: Any, otherwise: str, name: str = "...") -> str:
     if dataclasses.is_dataclass(value):
         return ("A dataclass is a container if it is registered: write @fxgrad.tree_util.register_dataclass above "
                 f"@dataclass of {type(value).__name__}")
-    if isinstance(value, np.ma.MaskedArray):
-        return f"Write np.ma.filled({name}, 0.0), and np.ma.getmaskarray({name}) where the mask is needed"
-    if hasattr(value, "__array__") or isinstance(value, array | memoryview):
-        return f"Write np.asarray({name})"
-    return otherwise
+    return way_to_array(value, name) or otherwise
 
 
 def argument_aval(value: Any, what: str, where: Callable[[], str]) -> Aval:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fxgrad import errors
 from fxgrad.engine import dtypes, user_lines
-from fxgrad.engine.core.avals import Aval, Shape, array_aval, check_dtype
+from fxgrad.engine.core.avals import Aval, Shape, array_aval, check_dtype, way_to_array
 from fxgrad.engine.core.program import Variable
 from fxgrad.engine.core.symbolic import Linear
 from fxgrad.engine.dtypes import DType
@@ -237,9 +237,9 @@ def aval_of(value: Any) -> Aval:
                 "cannot transpose: two values that the function is to be linear in are multiplied with each other. "
                 "Use vjp, which linearizes first, or pass one of them by closure"))
         check_dtype(value, "an operand")
+        way = way_to_array(value, "x")
         raise errors.ArgumentError(user_lines.at_user_line(
-            f"an operand must be an array or a number, got {type(value).__name__}"
-            + ". Write np.asarray(...) around it" * (hasattr(value, "__array__") and not isinstance(value, type))))
+            f"an operand must be an array or a number, got {type(value).__name__}{way and f'. {way}'}"))
     return aval
 
 
