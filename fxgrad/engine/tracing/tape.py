@@ -18,7 +18,7 @@ import numpy as np
 from fxgrad import errors
 from fxgrad.engine import config, user_lines
 from fxgrad.engine.core import backends
-from fxgrad.engine.core.arrays import Array, copy_of, make_weak
+from fxgrad.engine.core.arrays import Array, copy_of, make_weak, origin_of
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval, is_frozen, is_unchanged
 from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.primitive import Primitive, infer_types
@@ -316,6 +316,7 @@ class Tape:
 
     def _array(self, value: Any) -> Variable:
         """Return the variable of a captured array, or of a tracer of another tape: one for each, by identity."""
+        value = origin_of(value)
         entry = self._identified.get(id(value))
         if entry is not None and (entry[1] is value or is_unchanged(entry[1], value)):
             return entry[0]
