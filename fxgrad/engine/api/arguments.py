@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.core.arrays import Array, as_known, as_numpy, origin_of
-from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, array_aval
+from fxgrad.engine.core.arrays import Array, as_numpy, origin_of
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, array_aval, as_known
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.frontend.flat import (
     argument_leaf_names,

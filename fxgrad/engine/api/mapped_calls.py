@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.core.arrays import as_known
-from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.avals import Aval, as_known
 from fxgrad.engine.frontend.flat import (
     argument_leaf_names,
     broadcast_prefix,

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from fxgrad.engine.pytorch_names import add_hint_attributes
@@ -141,27 +140,6 @@ def copy_of(value: Any) -> Any:
 def wrap_array(value: Any) -> Any:
     """Return NumPy's array as an `Array`; anything else unchanged."""
     return value.view(Array) if type(value) is np.ndarray else value
-
-
-def as_known(value: Any) -> Any:
-    """Return an argument that is neither differentiated nor mapped as an `Array`: NumPy's array, or jax's on one CPU.
-
-    That of jax's shares its memory, is read-only, and is jax's array again where it meets a traced one (`origin_of`).
-    Weakly typed ones, keys, deleted arrays and those of other devices are unchanged, as is everything else.
-    """
-    if type(value) is np.ndarray:
-        return value.view(Array)
-    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer) or not _is_known(value):
-        return value
-    array = np.asarray(value).view(Array)
-    array.origin = value
-    return array
-
-
-def _is_known(value: Any) -> bool:
-    devices = value.sharding.device_set
-    return (len(devices) == 1 and value.is_fully_addressable and next(iter(devices)).platform == "cpu"
-            and isinstance(value.dtype, np.dtype) and not value.weak_type and not value.is_deleted())
 
 
 def origin_of(array: Any) -> Any:
