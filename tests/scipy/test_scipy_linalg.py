@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -221,6 +222,36 @@ def test_lax(case: str) -> None:
                 args, order=2)
 
 
+@pytest.mark.parametrize("assumed", ["gen", "sym", "her", "pos", "upper triangular", "lower triangular", None])
+def test_solve_reads_what_scipy_reads(assumed: str | None) -> None:
+    """Of symmetric and triangular matrices one triangle; the gradient is that in its elements."""
+    a = S + np.diag([9.0, 8.0, 7.0, 6.0])
+    for lower, transposed in itertools.product((False, True), repeat=2):
+        options: dict[str, Any] = {"lower": lower, "assume_a": assumed, "transposed": transposed}
+
+        def solved(a: Any, options: dict[str, Any] = options) -> Any:
+            return fsl.solve(a, B, **options)
+
+        whole = {"gen": a, None: a, "upper triangular": np.triu(a), "lower triangular": np.tril(a)}.get(
+            assumed, np.tril(a) + np.tril(a, -1).T if lower else np.triu(a) + np.triu(a, 1).T)
+        np.testing.assert_allclose(solved(a), np.linalg.solve(whole.T if transposed else whole, B), rtol=1e-10)
+        if not transposed:
+            np.testing.assert_allclose(fxgrad.jit(solved)(a), scipy.linalg.solve(a, B, **options), rtol=1e-10)
+        check_grads(lambda a, solved=solved: np.sum(np.cos(solved(a))), (a,), order=1)
+    b = Z @ Z.conj().T + 4 * np.eye(4)
+    np.testing.assert_allclose(fsl.solve(np.tril(b), B, lower=True, assume_a="her"), np.linalg.solve(b, B), rtol=1e-10)
+    symmetric = Z + Z.T
+    np.testing.assert_allclose(fsl.solve(np.triu(symmetric), B, assume_a="sym", transposed=True),
+                               np.linalg.solve(symmetric, B), rtol=1e-10)
+
+
+def test_some_eigenvalues() -> None:
+    values, vectors = fxgrad.jit(lambda a: fsl.eigh(a, subset_by_index=(1, 2)))(P)
+    np.testing.assert_allclose(values, scipy.linalg.eigh(P, subset_by_index=(1, 2))[0], rtol=1e-10)
+    np.testing.assert_allclose(P @ vectors, vectors * values, atol=1e-10)
+    np.testing.assert_array_equal(fsl.eigh(P, eigvals_only=True, subset_by_index=(0, 0)), fsl.eigh(P)[0][:1])
+
+
 def test_symmetric_product() -> None:
     c = S + S.T
     result = flax.symmetric_product(B, c, alpha=2.0, beta=0.5, symmetrize_output=True)
@@ -241,7 +272,9 @@ def test_names_and_signatures_are_jax_s(mine: Any, theirs: Any, missing: set[str
     assert set(mine.__all__) == names - missing
     for name in mine.__all__:
         ours, others = (inspect.signature(getattr(module, name)).parameters for module in (mine, theirs))
-        assert [(each.name, each.kind, each.default) for each in ours.values()] == \
+        more = [each for each in ours.values() if each.name not in others]  # SciPy's, by keyword
+        assert all(each.kind is each.KEYWORD_ONLY and each.default is not each.empty for each in more), name
+        assert [(each.name, each.kind, each.default) for each in ours.values() if each not in more] == \
             [(each.name, each.kind, each.default) for each in others.values()], name
         assert ">>>" in getattr(mine, name).__doc__, name
 
@@ -256,7 +289,8 @@ MESSAGES: dict[str, tuple[type[Exception], Function, str]] = {
                ("solve_sylvester: an array of shape (4,); a matrix, or a stack of matrices (two axes or more), is "
                 "needed. Write x[:, None] for a column")),
     "assume": (ArgumentError, lambda: fsl.solve(S, B, assume_a="diag"),
-               "solve: assume_a='diag'; it is one of 'gen', 'sym', 'her', 'pos'"),
+               ("solve: assume_a='diag'; it is one of 'gen', 'sym', 'her', 'pos', 'upper triangular', 'lower "
+                "triangular'")),
     "mode": (ArgumentError, lambda: fsl.qr(S, mode="reduced"),
              "qr: mode='reduced'; it is one of 'full', 'economic', 'r'"),
     "type": (UnsupportedError, lambda: fsl.eigh(S, S, type=2),

@@ -131,11 +131,11 @@ def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False, con
 
 def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
          overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1,
-         check_finite: bool = True) -> Any:
+         check_finite: bool = True, *, subset_by_index: tuple[int, int] | None = None) -> Any:
     """Return ascending eigenvalues, and eigenvectors as columns, of Hermitian matrices; see `fxgrad.numpy.linalg.eigh`.
 
     With `b`, positive definite, they are those of `a @ v = w * b @ v` (only `type` 1). `lower` selects the triangles
-    that are read.
+    that are read, `subset_by_index=(first, last)` some of the values and vectors: all are computed.
 
     >>> eigh([[2.0, 0.0], [0.0, 1.0]], eigvals_only=True)
     array([1., 2.])
@@ -154,6 +154,9 @@ def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, 
         vectors, values = eigen.eigh(symmetrize(inner))
         note_results((vectors, values), lambda: (None, "" if eigvals_only else "[0]"))
         vectors = triangular_solve(factor, vectors, left_side=True, lower=True, transpose_a=True, conjugate_a=True)
+    if subset_by_index is not None:
+        first, last = subset_by_index
+        values, vectors = values[..., first:last + 1], vectors[..., first:last + 1]
     return values if eigvals_only else (values, vectors)
 
 

@@ -8,7 +8,14 @@ from typing import Any
 
 from fxgrad.engine.frontend.operands import as_array_operand, common_shape, inexact_operands, shape_of
 from fxgrad.engine.ops import factorizations
-from fxgrad.engine.ops.matrices import adjoint, conj_if_complex, permute_rows
+from fxgrad.engine.ops.matrices import (
+    adjoint,
+    conj_if_complex,
+    hermitian,
+    lower_or_upper,
+    permute_rows,
+    transpose_matrices,
+)
 from fxgrad.engine.ops.ordering import argsort
 from fxgrad.engine.ops.structural import broadcast_to, reshape
 from fxgrad.engine.ops.triangular import triangular_solve
@@ -56,20 +63,40 @@ def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False, 
 
 
 def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
-          debug: bool = False, check_finite: bool = True, assume_a: str = "gen") -> Any:
-    """Return the x with `a @ x = b`. With `assume_a="pos"`, `a` is positive definite and one triangle is read.
+          debug: bool = False, check_finite: bool = True, assume_a: str | None = "gen", *,
+          transposed: bool = False) -> Any:
+    """Return the x with `a @ x = b`, or with `transposed`, `a.T @ x = b`.
 
-    `assume_a` may also be "gen", "sym" and "her". Raises `numpy.linalg.LinAlgError` for matrices that are singular or
-    not positive definite (under `jit` the result is then not finite).
+    `assume_a` says that `a` is symmetric ("sym"), Hermitian ("her") or positive definite ("pos"): then one triangle is
+    read, by default the upper one. It may also be "upper triangular" or "lower triangular", and "gen" or None for any
+    matrix. Raises `numpy.linalg.LinAlgError` for matrices that are singular or not positive definite (under `jit` the
+    result is then not finite), and `ArgumentError` for others of these words.
 
     >>> solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 8.0], assume_a="pos")
     array([1., 2.])
+    >>> solve([[2.0, 2.0], [0.0, 4.0]], [6.0, 10.0], assume_a="sym")
+    array([1., 2.])
     """
-    if assume_a not in ("gen", "sym", "her", "pos"):
-        raise ArgumentError(at_user_line(f"solve: assume_a={assume_a!r}; it is one of 'gen', 'sym', 'her', 'pos'"))
-    if assume_a != "pos":
-        return linalg.solve(a, b)
-    return cho_solve(cho_factor(a, lower), b)
+    if assume_a not in _ASSUMED:
+        raise ArgumentError(at_user_line(
+            f"solve: assume_a={assume_a!r}; it is one of {', '.join(repr(each) for each in _ASSUMED if each)}"))
+    a, b = inexact_operands(a, b)
+    check_matrix_operands("solve", a, square=True)
+    if assume_a in ("upper triangular", "lower triangular"):
+        return solve_triangular(a, b, trans=int(transposed), lower=assume_a == "lower triangular")
+    if transposed:
+        a, lower = transpose_matrices(a), not lower
+    if assume_a == "pos":
+        return cho_solve(cho_factor(a, lower), b)
+    if assume_a == "her":
+        a = hermitian(a, lower)
+    elif assume_a == "sym":
+        other = transpose_matrices(a)
+        a = lower_or_upper(a, other) if lower else lower_or_upper(other, a, -1)
+    return linalg.solve(a, b)
+
+
+_ASSUMED = "gen", "sym", "her", "pos", "upper triangular", "lower triangular", None
 
 
 def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False,

@@ -70,8 +70,7 @@ def _squared_norm(v: Any) -> Any:
 
 
 def _solve_iteratively(name: str, iterate: Callable[..., Any], A: Any, b: Any, x0: Any, tol: Any, atol: Any,
-                       maxiter: Any, M: Any,
-                       symmetric: bool) -> tuple[Any, None]:
+                       maxiter: Any, M: Any, rtol: Any, symmetric: bool) -> tuple[Any, None]:
     """Return `iterate(A, M, b, x0, bound, steps)` as a solution with derivatives."""
     space = _Space(name, b)
     apply, precondition = space.operator(A, "A"), (lambda v: v) if M is None else space.operator(M, "M")
@@ -80,7 +79,7 @@ def _solve_iteratively(name: str, iterate: Callable[..., Any], A: Any, b: Any, x
     steps = 10 * max(shape_of(vector)[0], 1) if maxiter is None else as_integer(f"{name}: maxiter", maxiter)
 
     def solve(apply: Apply, b: Any) -> Any:
-        bound = fnp.maximum(tol * fnp.sqrt(_squared_norm(b)), atol)
+        bound = fnp.maximum((tol if rtol is None else rtol) * fnp.sqrt(_squared_norm(b)), atol)
         return iterate(apply, precondition, b, begin.astype(b.dtype), bound, steps)
 
     x = custom_linear_solve(apply, vector, solve, solve, symmetric and not dtypes.is_complex(space.dtype))
@@ -88,13 +87,13 @@ def _solve_iteratively(name: str, iterate: Callable[..., Any], A: Any, b: Any, x
 
 
 def cg(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
-       M: Any = None) -> tuple[Any, None]:
+       M: Any = None, rtol: float | None = None) -> tuple[Any, None]:
     """Return the solution x of `A(x) = b`, and None, for Hermitian positive definite `A`, by conjugate gradients.
 
     `A` is a linear function or a matrix, `b` an array or a container of arrays; `M`, a function or matrix too,
     approximates the inverse of `A`. Starting from `x0` (zeros), it takes at most `maxiter` steps (10 for each element),
-    and ends when the norm of the residual is at most `tol` times that of `b`, or `atol`. Check `A(x) - b` for
-    convergence. Raises `ShapeError` if shapes do not match.
+    and ends when the norm of the residual is at most `tol` (jax's name; SciPy's is `rtol`) times that of `b`, or
+    `atol`. Check `A(x) - b` for convergence. Raises `ShapeError` if shapes do not match.
 
     M. Hestenes and E. Stiefel, "Methods of conjugate gradients for solving linear systems" (1952).
 
@@ -103,7 +102,7 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, 
     >>> x.round(6)
     array([1.  , 0.5 , 0.25])
     """
-    return _solve_iteratively("cg", _conjugate_gradients, A, b, x0, tol, atol, maxiter, M, symmetric=True)
+    return _solve_iteratively("cg", _conjugate_gradients, A, b, x0, tol, atol, maxiter, M, rtol, symmetric=True)
 
 
 def _conjugate_gradients(apply: Apply, precondition: Apply, b: Any, x: Any, bound: Any, steps: int) -> Any:
@@ -126,7 +125,7 @@ def _conjugate_gradients(apply: Apply, precondition: Apply, b: Any, x: Any, boun
 
 
 def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
-             M: Any = None) -> tuple[Any, None]:
+             M: Any = None, rtol: float | None = None) -> tuple[Any, None]:
     """Return the solution x of `A(x) = b`, and None, for any `A`, by stabilized biconjugate gradients; see `cg`.
 
     H. van der Vorst, "Bi-CGSTAB" (SIAM J. Sci. Stat. Comput. 13, 1992).
@@ -136,7 +135,7 @@ def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float =
     >>> x.round(6)
     array([1., 2.])
     """
-    return _solve_iteratively("bicgstab", _bicgstab, A, b, x0, tol, atol, maxiter, M, symmetric=False)
+    return _solve_iteratively("bicgstab", _bicgstab, A, b, x0, tol, atol, maxiter, M, rtol, symmetric=False)
 
 
 def _bicgstab(apply: Apply, precondition: Apply, b: Any, x: Any, bound: Any, steps: int) -> Any:
@@ -170,7 +169,8 @@ def _bicgstab(apply: Apply, precondition: Apply, b: Any, x: Any, bound: Any, ste
 
 
 def gmres(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, restart: int = 20,
-          maxiter: int | None = None, M: Any = None, solve_method: str = "batched") -> tuple[Any, None]:
+          maxiter: int | None = None, M: Any = None, solve_method: str = "batched",
+          rtol: float | None = None) -> tuple[Any, None]:
     """Return the solution x of `A(x) = b`, and None, for any `A`, by least residuals in Krylov spaces.
 
     The spaces have `restart` dimensions; `maxiter` is their number. The residual of the preconditioned system is
@@ -204,7 +204,7 @@ def gmres(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.
 
         return while_loop(going, step, (x, precondition(b - apply(x)), np.int32(0)))[0]
 
-    return _solve_iteratively("gmres", iterate, A, b, x0, tol, atol, maxiter, M, symmetric=False)
+    return _solve_iteratively("gmres", iterate, A, b, x0, tol, atol, maxiter, M, rtol, symmetric=False)
 
 
 def _least_residual(apply: Apply, r: Any, dimensions: int) -> Any:
