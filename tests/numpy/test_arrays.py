@@ -87,6 +87,12 @@ def test_arrays_of_jax_that_are_constants_keep_what_jax_says_of_them() -> None:
     assert weak.weak_type
     fxgrad.grad(loss, has_aux=True)(np.ones(2, np.float32), half, key, weak, deleted)
     assert [one is given for one, given in zip(seen[1:], (key, weak, deleted), strict=True)] == [True] * 3
+    other = jax.device_put(half, jax.devices()[1])
+    fxgrad.grad(loss, has_aux=True)(np.ones(2, np.float32), half, other)
+    assert seen[1] is other
+    with jax.default_device(jax.devices()[1]):
+        fxgrad.grad(loss, has_aux=True)(np.ones(2, np.float32), other, half)
+    assert [type(one) is Array for one in seen] == [True, False]
     donated = jnp.ones(4)
     fxgrad.grad(loss, has_aux=True)(np.ones(4, np.float32), donated)
     seen.clear()

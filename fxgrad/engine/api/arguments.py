@@ -7,12 +7,14 @@ from itertools import islice
 from types import FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
+import jax
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.core.arrays import Array, as_numpy, origin_of
-from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, array_aval, as_known
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, array_aval
 from fxgrad.engine.core.symbolic import Zero
+from fxgrad.engine.executors.platforms import default_device
 from fxgrad.engine.frontend.flat import (
     argument_leaf_names,
     check_leaf,
@@ -144,6 +146,27 @@ _CONTAINERS = frozenset({dict, list, tuple})
 def as_array_tree(value: Any) -> Any:
     """Return `as_known(value)`, applied to each array in Python containers."""
     return tree.map(as_known, value) if type(value) in _CONTAINERS else as_known(value)
+
+
+def as_known(value: Any) -> Any:
+    """Return an argument that is neither differentiated nor mapped as an `Array`: NumPy's, or jax's on the default CPU.
+
+    That of jax's shares its memory, is read-only, and is jax's array again where it meets a traced one (`origin_of`).
+    Weakly typed ones, keys, deleted arrays and those of other devices are unchanged, as is everything else.
+    """
+    if type(value) is np.ndarray:
+        return value.view(Array)
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer) or not _is_known(value):
+        return value
+    array = np.asarray(value).view(Array)
+    array.origin = value
+    return array
+
+
+def _is_known(value: Any) -> bool:
+    devices, default = value.sharding.device_set, default_device()
+    return (default.platform == "cpu" and len(devices) == 1 and default in devices
+            and isinstance(value.dtype, np.dtype) and not value.weak_type and not value.is_deleted())
 
 
 def like_given(results: Any, given: Iterable[Any]) -> Any:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.core.avals import Aval, as_known
+from fxgrad.engine.api.arguments import as_known
+from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.frontend.flat import (
     argument_leaf_names,
     broadcast_prefix,

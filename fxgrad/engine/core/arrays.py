@@ -18,9 +18,9 @@ class Array(np.ndarray):
     The functions of `fxgrad.numpy`, `fxgrad.random` and their kin return it for results computed on NumPy arrays, for
     results of shape () too: those are strong, while NumPy's scalars give way to other dtypes. Such a result is
     read-only: `x[0] = 1.0` is refused, and `x += y` makes a new array; `x.copy()` is writable. Functions also get this
-    class for arguments that are neither differentiated nor mapped: NumPy's arrays, and those of jax's on one CPU
-    device. There it shares its memory with the caller's array, and is writable if that is. Numbers computed from those
-    do not change, as NumPy's scalars: `x += y` makes another one.
+    class for arguments that are neither differentiated nor mapped: NumPy's arrays, and those of jax's on the default
+    CPU. There it shares its memory with the caller's array, and is writable if that is. Numbers computed from those do
+    not change, as NumPy's scalars: `x += y` makes another one.
 
     Operators promote as jax does: int32 with float32 is float32, int32 / int32 too. It is a subclass of NumPy's array,
     so NumPy and its libraries accept it. Its methods, which NumPy's functions call, are those of traced arrays:
