@@ -24,6 +24,7 @@ from fxgrad.engine.control_flow.names import (
     walk_scope,
 )
 from fxgrad.engine.control_flow.nodes import assign, constant, load, placed
+from fxgrad.engine.user_source import walk_tree
 
 Block = list[ast.stmt]
 
@@ -210,8 +211,8 @@ class JumpLowering:
         self._whiles += isinstance(statement, ast.While)
         body, jumps = self._block(statement.body, (stops, skips))
         self._whiles -= isinstance(statement, ast.While)
-        if skips in jumps:
-            body.insert(0, assign(skips, constant(False, statement), statement))
+        # A turn begins with neither set, so that its program need not read them.
+        body[:0] = [assign(flag, constant(False, statement), statement) for flag in (stops, skips) if flag in jumps]
         flags = [flag for flag in (stops, RETURNED) if flag in jumps]
         jumped = list(flags)
         loop: ast.While | ast.For
@@ -304,7 +305,7 @@ def _results(statement: ast.While | ast.For) -> set[str]:
     else:
         found &= _assigned(statement.orelse)
     found -= read_names(inside) | bound_names(inside[-1:])
-    found -= {node.id for each in statement.body for node in ast.walk(each)
+    found -= {node.id for each in statement.body for node in walk_tree(each)
               if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del)}
     return set() if nested_functions(statement.body) else found
 
@@ -448,7 +449,7 @@ def _captured(pattern: ast.pattern, value: ast.expr) -> list[tuple[str, ast.expr
 def _copied(value: ast.expr, place: ast.AST) -> ast.expr:
     """Return a copy of a generated expression, at a place of the user's code."""
     found = copy.deepcopy(value)
-    for node in ast.walk(found):
+    for node in walk_tree(found):
         if isinstance(node, ast.expr):
             placed(node, place)
     return found

@@ -89,7 +89,7 @@ from fxgrad.lax.bodies import trace_body
 
 
 class Counter(NamedTuple):
-    """The number of turns of a `for` loop, and the item of each, by its number."""
+    """The number of turns of a `for` loop, which may be traced, and the item of each, by its number."""
 
     length: Any
     item: Callable[[Any], Any]
@@ -456,7 +456,8 @@ class _Loop:
             more = None
             if counter is not None:
                 number, *tracers = tracers
-                more = lt(number, convert(counter.length, _COUNTER.dtype))
+                more = lt(number, Literal(counter.length, _COUNTER) if isinstance(counter.length, int) else
+                          convert(counter.length, _COUNTER.dtype))
             write(self.cells, self.containers.write(self._values_of(tracers)))
             with Block(self.what, repeats=True) as around:
                 value = test()

@@ -226,9 +226,7 @@ def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, names: C
 
 def _stage_for(sequence: Sequences, body: FunctionType, stopped: FunctionType | None, names: Callable[[], Names],
                *, guaranteed: bool) -> None:
-    length = sequence.length if is_unknown(sequence.length) else convert(sequence.length, np.dtype("int64"))
-    counter = Counter(length, sequence.item)
-    loop("for", stopped, body, names(), counter, guaranteed=guaranteed)
+    loop("for", stopped, body, names(), Counter(sequence.length, sequence.item), guaranteed=guaranteed)
 
 
 def sequence(function: Any) -> Any:
