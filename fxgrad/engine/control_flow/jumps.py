@@ -154,7 +154,10 @@ class JumpLowering:
 
     def _if(self, out: Block, statement: ast.If, rest: Sequence[ast.stmt], loop: tuple[str, str] | None,
             ) -> tuple[set[str], Sequence[ast.stmt]]:
-        """Append a branch; what follows moves into the side that alone reaches it."""
+        """Append a branch; what follows moves into the side that alone reaches it.
+
+        `stops` of a branch is the flag of the loop that exactly one side ends, whatever else happens on that side.
+        """
         body, other = [*statement.body], [*statement.orelse]
         falls, other_falls = falls_through(body), falls_through(other)
         if not (falls and other_falls):
@@ -170,6 +173,10 @@ class JumpLowering:
             branch.returned = True  # type: ignore[attr-defined]
         elif not other_falls and more == {RETURNED}:
             branch.returned = False  # type: ignore[attr-defined]
+        if loop is not None and (loop[0] in jumps) != (loop[0] in more):
+            last = (body if loop[0] in jumps else other)[-1]
+            if isinstance(last, ast.Assign) and loop[0] in bound_names(last.targets):
+                branch.stops = loop[0]  # type: ignore[attr-defined]
         out.append(branch)
         self._mark_raise(out)
         return jumps | more, rest

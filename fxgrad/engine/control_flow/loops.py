@@ -84,7 +84,6 @@ from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import convert, zeros
 from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.user_lines import user_line
 from fxgrad.lax.bodies import trace_body
 
 
@@ -148,7 +147,7 @@ class _Loop:
         self.shared: dict[str, dict[int, list[Any]]] = {name: {0: [_elements_of(before[name])]} for name in names.live
                                                         if (name in cells and name not in owned and (
                                                             _is_elements(before[name])))}
-        self.counter, self.line = counter, user_line()
+        self.counter = counter
         self.containers = Containers(cells)
         self.names = [name for name in dict.fromkeys(names.live) if name in cells]
         self.set_first = {name for name in self.names if guaranteed and name not in names.turn

@@ -246,7 +246,9 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(test, UnsetFlags) or hasattr(node, "returned"):
             what = "rest" if isinstance(test, UnsetFlags) else "if"
             args += [constant(what, test), constant(getattr(node, "returned", None), test)]
-        choose = self._with_optional(self._call("if_", args, test))
+        choose: Any = self._with_optional(self._call("if_", args, test))
+        if hasattr(node, "stops"):
+            choose.keywords.append(placed(ast.keyword("stops", constant(node.stops, test)), test))
         return [*defined, placed(ast.Expr(choose), test)]
 
     def _raising_branch(self, node: ast.If, raises: bool) -> ast.stmt:
