@@ -25,10 +25,10 @@ from fxgrad.engine.ops.structural import broadcast_to, reshape
 from fxgrad.engine.tracing.apply import apply_program
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.batch import batched_program
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.alike import full_like
-from fxgrad.numpy.creation import asarray
+from fxgrad.numpy.creation import asarray, astype
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.shaping import expand_dims, moveaxis
 
@@ -88,13 +88,14 @@ def _parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[
     return sides[0], sides[1]
 
 
-def vectorize(pyfunc: Function, *, excluded: Collection[int | str] = frozenset(),
-              signature: str | None = None) -> Function:
+def vectorize(pyfunc: Function, *, otypes: str | Sequence[Any] | None = None,
+              excluded: Collection[int | str] = frozenset(), signature: str | None = None) -> Function:
     """Return a function that applies `pyfunc`, a function of numbers, to every element of its broadcast arguments.
 
     With a `signature` such as `"(n),(n)->()"`, `pyfunc` takes arrays with that many axes; axes of equal names have
     equal sizes. `excluded` are the positions and names of arguments passed on unchanged; other keyword arguments are
-    mapped too. The function is traced once, not called for each element. Raises `ArgumentError`, `ShapeError`.
+    mapped too. `otypes` are the dtypes of the results. The function is traced once, not called for each element.
+    Raises `ArgumentError`, `ShapeError`.
 
     >>> product = vectorize(lambda a, b: np.sum(a * b), signature="(n),(n)->()")
     >>> product(np.ones((2, 3)), np.array([1.0, 2.0, 3.0]))
@@ -127,7 +128,14 @@ def vectorize(pyfunc: Function, *, excluded: Collection[int | str] = frozenset()
         loop = common_shape("vectorize", *(shape_of(value)[:len(shape_of(value)) - len(core)]
                                            for value, core in zip(values, cores, strict=True)))
         checked = call if parsed is None else _check_function(call, parsed[1], sizes, signature)
-        return _over("vectorize", checked, pyfunc, loop, values, [len(core) for core in cores])
+        results = _over("vectorize", checked, pyfunc, loop, values, [len(core) for core in cores])
+        if otypes is None:
+            return results
+        leaves, structure = tree.flatten(results)
+        if len(leaves) != len(otypes):
+            raise ArgumentError(at_user_line(f"vectorize: otypes has {len(otypes)} dtypes, and {function_name(pyfunc)} "
+                                             f"returns {len(leaves)} arrays; one for each is needed"))
+        return tree.unflatten(structure, [*map(astype, leaves, otypes)])
     return mapped
 
 

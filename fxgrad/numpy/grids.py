@@ -190,13 +190,17 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
         raise ShapeError(at_user_line(f"ravel_multi_index: {len(multi_index)} arrays for {len(sizes)} axes"))
     if mode not in ("raise", "clip", "wrap"):
         raise ArgumentError(at_user_line(f"ravel_multi_index: mode must be 'raise', 'clip' or 'wrap', got {mode!r}"))
-    if order not in ("C", "F"):
-        raise ArgumentError(at_user_line(f"ravel_multi_index: order must be 'C' or 'F', got {order!r}"))
     flat: Any = np.int32(0)
-    places = range(len(sizes)) if order == "C" else range(len(sizes))[::-1]
+    places = range(len(sizes))[::-1] if _is_columns_first("ravel_multi_index", order) else range(len(sizes))
     for at in places:
         flat = add(multiply(flat, sizes[at]), _hold_in_range("ravel_multi_index", multi_index[at], sizes[at], at, mode))
     return flat if dtype is None else as_dtype(flat, dtype)
+
+
+def _is_columns_first(name: str, order: str) -> bool:
+    if order not in ("C", "F"):
+        raise ArgumentError(at_user_line(f"{name}: order must be 'C' or 'F', got {order!r}"))
+    return order == "F"
 
 
 def _hold_in_range(name: str, positions: Any, extent: int, axis: int, mode: str) -> Any:
@@ -214,10 +218,11 @@ def _hold_in_range(name: str, positions: Any, extent: int, axis: int, mode: str)
     return positions
 
 
-def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]:
     """Return positions in the flattened array as positions along each axis, clipped to the array.
 
-    Negative positions count from the end. The sizes in `shape` may be traced.
+    Negative positions count from the end. The sizes in `shape` may be traced. With `order="F"` the array is flattened
+    columns first.
 
     >>> [int(place) for place in unravel_index(5, (2, 3))]
     [1, 2]
@@ -230,6 +235,8 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
         entries = [getitem(shape, at) for at in range(shape.shape[0])]
     is_traced = isinstance(entries, list | tuple) and any(type(entry) is Tracer for entry in entries)
     sizes = tuple(convert(entry, aval_of(places).dtype) for entry in entries) if is_traced else as_shape(shape)
+    if _is_columns_first("unravel_index", order):
+        return unravel_index(places, sizes[::-1])[::-1]
     total = functools.reduce(operator.mul, sizes, 1)
     if dtypes.kind_of(aval_of(places).dtype) == "i":
         places = where(less(places, 0), add(places, total), places)

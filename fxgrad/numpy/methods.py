@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend import inplace
 from fxgrad.engine.frontend.ufuncs import operator_pair
@@ -18,7 +20,7 @@ from fxgrad.engine.tracing.call_cache import replay_calls
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import ShapeError
+from fxgrad.errors import DTypeError, ShapeError
 from fxgrad.numpy import (
     arithmetic,
     bits,
@@ -118,9 +120,19 @@ def _rows(array: Any) -> Iterator[Any]:
     yield from note_view(rows, (array,)) if len(array.shape) > 1 else rows
 
 
-def _astype(self: Any, dtype: Any, *args: Any, copy: bool = True, **options: Any) -> Any:
-    """Return the array converted; with `copy=False` a NumPy array of that dtype already is returned itself."""
-    result = _converted(self, dtype, *args, **options)
+def _astype(self: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True,
+            **options: Any) -> Any:
+    """Return the array converted; with `copy=False` a NumPy array of that dtype already is returned itself.
+
+    Raises `DTypeError` for a dtype that NumPy does not convert to by the rule `casting`. The other options of NumPy's
+    arrays have no meaning.
+    """
+    del order, subok
+    if casting != "unsafe" and not np.can_cast(self.dtype, dtypes.canonical(dtype), casting):
+        raise DTypeError(at_user_line(
+            f"astype: {self.dtype.name} does not convert to {dtypes.canonical(dtype).name} by casting={casting!r}. "
+            "Leave the option out to convert all the same"))
+    result = _converted(self, dtype, **options)
     return result if copy or result.dtype != self.dtype else note_view(result, (self,))
 
 

@@ -34,7 +34,7 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.arithmetic import multiply, subtract
 from fxgrad.numpy.joining import stack
-from fxgrad.numpy.shaping import moveaxis, ravel
+from fxgrad.numpy.shaping import expand_dims, moveaxis, ravel
 
 _PLAIN = {(2, 2): (((1,), (0,)), ((), ())), (2, 1): (((1,), (0,)), ((), ())), (1, 2): (((0,), (0,)), ((), ())),
           (1, 1): (((0,), (0,)), ((), ()))}
@@ -189,8 +189,11 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
 
 @partial(replay_calls, captures=True)
 @replay_on_values
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, keepdims: bool = False, precision: Any = None,
+           preferred_element_type: Any = None) -> Any:
     """Return the product of vectors along `axis`, the first ones conjugated; the other axes broadcast.
+
+    With `keepdims` the result has an axis of size 1 there.
 
     >>> vecdot([[1.0, 2.0]], [3.0, 4.0])
     array([11.])
@@ -202,7 +205,8 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, prefer
         raise _mismatch("vecdot", shape_of(x1), shape_of(x2), -1, -1)
     rows, columns = reshape(x1, (*shape_of(x1)[:-1], 1, shape_of(x1)[-1])), reshape(x2, (*shape_of(x2), 1))
     product = matmul(rows, columns, precision=precision, preferred_element_type=preferred_element_type)
-    return reshape(product, shape_of(product)[:-2])
+    product = reshape(product, shape_of(product)[:-2])
+    return expand_dims(product, axis) if keepdims else product
 
 
 def matvec(x1: Any, x2: Any, /) -> Any:

@@ -2,7 +2,8 @@
 
 The exported program (`jax.export`) consists of operations of jax's, with jax's symbolic sizes for ours. A serialised
 export is an archive (`fxgrad/archives.py`): the header `export.json` has the types, the trees of arguments and results
-and the names; jax wrote `exported.bin`.
+and the names; jax wrote `exported.bin`. Arrays that jax writes once for each order of derivatives are entries of their
+own, and `arrays` in the header has the lengths of the parts between which they stand.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import io
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
+from itertools import accumulate
 from typing import Any
 
 import jax
@@ -46,9 +48,11 @@ from fxgrad.text.text_parser import refuse_excess
 from fxgrad.text.text_reader import read_type
 from fxgrad.text.values import is_named_tuple
 
-FORMAT = Format("fxgrad export", 1, "export.json", "the export", "Exported.serialize",
+FORMAT = Format("fxgrad export", 2, "export.json", "the export", "Exported.serialize",
                 "these are no bytes of an exported program")
 EXECUTABLE = "exported.bin"
+_LARGE = 4096
+"""Bytes from which on an array is stored once."""
 
 
 class Exported(Report):
@@ -70,11 +74,12 @@ class Exported(Report):
     out_tree: Any
 
     def __init__(self, signature: Signature, in_avals: Sequence[Aval], out_avals: Sequence[Aval], exported: Any,
-                 wide: bool) -> None:
+                 wide: bool, arrays: Sequence[Any] = ()) -> None:
         self.in_avals, self.out_avals = [*in_avals], [*out_avals]
         self.name, self.input_names = signature.name, signature.input_names
         self.in_tree, self.out_tree = signature.in_tree, signature.out_tree
         self._signature, self._exported, self._wide = signature, exported, wide
+        self._arrays = arrays  # that the program holds
         self._compiled = jax.jit(exported.call)  # which keeps one executable for each size
         self._imported = from_jax(exported.call)
 
@@ -134,7 +139,8 @@ class Exported(Report):
         """Return the program as bytes, which another process reads, of the same or a later version of jax.
 
         The program that is read has reverse mode to the order `vjp_order`: 1 for gradients of it, 2 for gradients of
-        these. Each order has its own copy of the arrays that `fun` closes over; export it with large ones as arguments.
+        these. The bytes hold the arrays that `fun` closes over once, and the program that is read holds them once for
+        each order: export it with large ones as arguments.
         jax guarantees how long it can read them at https://docs.jax.dev/en/latest/export/export.html. Raises
         `ArgumentError` for a higher order than the program has, `UnsupportedError` for derivatives that have no form
         for symbolic sizes, for containers that are neither dicts, lists, tuples nor named tuples, and if flatbuffers,
@@ -160,7 +166,9 @@ class Exported(Report):
                 raise ArgumentError(at_user_line(
                     f"Exported.serialize: vjp_order={vjp_order!r}; the number of gradients is needed that "
                     "bytes keep, which a program that was read from bytes has up to the vjp_order of those")) from error
-            return FORMAT.write(header, [(EXECUTABLE, bytes(written))])
+            rest, arrays, lengths = _store_once(bytes(written), self._arrays)
+            return FORMAT.write(header | {"arrays": lengths}, [
+                (EXECUTABLE, rest), *((_entry(number), array) for number, array in enumerate(arrays))])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the bytes of `serialize`, for pickle: what is read has no derivatives."""
@@ -186,6 +194,34 @@ class Exported(Report):
     def __repr__(self) -> str:
         takes, gives = (", ".join(map(repr, avals)) for avals in (self.in_avals, self.out_avals))
         return f"Exported({self.name}: ({takes}) -> ({gives}), platforms={self.platforms})"
+
+
+def _entry(number: int) -> str:
+    return f"array{number}.bin"
+
+
+def _store_once(data: bytes, arrays: Sequence[Any]) -> tuple[bytes, list[bytes], list[list[int]]]:
+    """Return `data` without the large arrays that it holds several times, these, and the lengths of the parts between.
+
+    The parts of one array are those of the data without the arrays before it; `_restored` is the inverse.
+    """
+    kept, lengths = [], []
+    for array in arrays:
+        if array.nbytes >= _LARGE and (parts := data.split(stored := np.asarray(array).tobytes()))[2:]:
+            data = b"".join(parts)
+            kept.append(stored)
+            lengths.append([*map(len, parts)])
+    return data, kept, lengths
+
+
+def _restored(data: bytes, arrays: Sequence[bytes], lengths: Sequence[Sequence[int]]) -> bytes:
+    """Return data with arrays between parts of these lengths; raise `ValueError` if they are not those of the data."""
+    for array, sizes in reversed([*zip(arrays, lengths, strict=True)]):
+        ends = [*accumulate(sizes)]
+        if min(sizes, default=-1) < 0 or ends[-1] != len(data):
+            raise ValueError("the parts of an array")
+        data = array.join(data[end - size:end] for size, end in zip(sizes, ends, strict=True))
+    return data
 
 
 def export(fun: Callable[..., Any] | Program, *, platforms: Sequence[str] | None = None) -> Callable[..., Exported]:
@@ -271,7 +307,9 @@ def _export_program(program: Program, platforms: tuple[str, ...] | None) -> Expo
             raise
         except Exception as error:
             raise _export_error(program, signature.name, error) from error
-    return Exported(signature, [var.aval for var in explicit], program.out_avals, made, wide)
+    held = [value for value in program.constants if isinstance(value, np.ndarray | jax.Array) and isinstance(
+        value.dtype, np.dtype) and getattr(value, "is_fully_addressable", True)]
+    return Exported(signature, [var.aval for var in explicit], program.out_avals, made, wide, held)
 
 
 def _export_error(program: Program, name: str, error: Exception) -> UnsupportedError:
@@ -313,9 +351,18 @@ def deserialize(data: bytes, classes: Sequence[type] = ()) -> Exported:
             archive = Archive(FORMAT, io.BytesIO(data))
         except TypeError as error:
             FORMAT.fail(error)
-        if archive.names != {FORMAT.header, EXECUTABLE}:
+        header = archive.header() if FORMAT.header in archive.names else {}
+        lengths: Any = header.get("arrays", [])  # files of version 1 have none
+        is_list = isinstance(lengths, list) and all(isinstance(each, list) and all(
+            type(size) is int for size in each) for each in lengths)
+        entries = [_entry(number) for number in range(len(lengths) if is_list else 0)]
+        if archive.names != {FORMAT.header, EXECUTABLE, *entries}:
             FORMAT.fail(f"{FORMAT.header} and {EXECUTABLE} are expected in it, not compressed")
-        header, written = archive.header(), archive.read(EXECUTABLE)
+        arrays = [*map(archive.read, entries)]
+        try:
+            written = _restored(archive.read(EXECUTABLE), arrays, lengths)
+        except (TypeError, ValueError):
+            FORMAT.fail("arrays are lists of lengths of the parts of " + EXECUTABLE)
         types: list[Any] = [header.get(name) for name in ("takes", "gives")]
         if any(not isinstance(each, list) or not all(isinstance(text, str) for text in each) for each in types) or \
                 type(header.get("wide")) is not bool:
@@ -329,7 +376,8 @@ def deserialize(data: bytes, classes: Sequence[type] = ()) -> Exported:
             exported = jax_export.deserialize(bytearray(written))
         except Exception as error:  # noqa: BLE001  (whatever jax raises for bytes that it did not write)
             FORMAT.fail(f"jax cannot read {EXECUTABLE}: {type(error).__name__}: {error}")
-    return Exported(signature, takes, gives, exported, header["wide"])
+    held = [np.frombuffer(array, np.uint8) for array in arrays]
+    return Exported(signature, takes, gives, exported, header["wide"], held)
 
 
 export.deserialize = deserialize  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Literal, array_aval
-from fxgrad.engine.core.primitive import Primitive
+from fxgrad.engine.core.primitive import Primitive, require_primitive
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.simplifying import SimplifyingTape
@@ -17,8 +17,7 @@ from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import UNSHARED, WITH_LITERALS, trace_at
-from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import ArgumentError, FxgradError
+from fxgrad.errors import FxgradError
 from fxgrad.testing.numbers import TOLERANCES, LawError, describe_arguments, direction, mismatch, widen
 
 
@@ -27,10 +26,8 @@ class Case:
 
     def __init__(self, primitive: Primitive, args: Sequence[Any], params: dict[str, Any], fixed: Sequence[int],
                  tolerance: float) -> None:
-        if not isinstance(primitive, Primitive):
-            raise ArgumentError(at_user_line(
-                f"check_primitive takes a primitive, got a {type(primitive).__name__}. Primitives are in "
-                "fxgrad.extend.primitives; derivatives of functions are checked by fxgrad.testing.check_grads"))
+        require_primitive("check_primitive", primitive,
+                          "; derivatives of functions are checked by fxgrad.testing.check_grads")
         self.primitive, self.args, self.params = primitive, [np.asarray(arg)[()] for arg in args], params
         self.tolerance, self.law = tolerance, ""
         self.inexact = [place for place, arg in enumerate(self.args)

@@ -251,7 +251,9 @@ OF_PROGRAMS = [
         "infer_roles", "inline", "outline", "replace_pattern", "scalarize", "simplify", "subprogram", "traffic")),
     *(getattr(fxgrad.text, name) for name in (
         "check_text", "equal", "print_program", "program_text", "render", "to_json", "variable_names")),
-    fxgrad.extend.definitions]
+    *(getattr(fxgrad.extend, name) for name in (
+        "definitions", "derive", "drop_devices", "eval_program", "inner_first", "linearize_program", "live_equations",
+        "memoize", "merge_equal_equations", "remove_dead_code", "simplify_for_display"))]
 OF_FUNCTIONS = [
     (fxgrad.saved_residuals, "f, x"), (fxgrad.print_saved_residuals, "f, x"), (fxgrad.closure_convert, "f, x"),
     (fxgrad.auto_axes, "f)(x"), (fxgrad.benchmark, "f)(x"), (fxgrad.debug.check_key_reuse, "f)(x"),
@@ -285,6 +287,15 @@ def test_what_takes_a_function_says_so_of_anything_else(function: Callable[..., 
         text = f"{name} takes a function, got a {kind}. Write {name}({arguments}), not {name}(f(x))\n"
         with pytest.raises(errors.ArgumentError, match=f"^{re.escape(text)}"):
             function(*arguments_of(function, value))
+
+
+@pytest.mark.parametrize("name", ["bind", "infer_types", "operation", "output_types"])
+@pytest.mark.parametrize("value", [np.sin, unit, jit(unit), ONES, None])
+def test_what_takes_a_primitive_says_so_of_anything_else(name: str, value: Any) -> None:
+    text = f"{name} takes a primitive, got a {type(value).__name__}. Primitives are in fxgrad.extend.primitives\n"
+    more = {"bind": (ONES,), "infer_types": ((), {}), "operation": (), "output_types": ((), {})}[name]
+    with pytest.raises(errors.ArgumentError, match=f"^{re.escape(text)}"):
+        getattr(fxgrad.extend, name)(value, *more)
 
 
 def test_checks_of_primitives_and_feeds_of_models_say_what_they_take() -> None:

@@ -113,3 +113,14 @@ def test_gelu_of_negative_numbers_keeps_its_digits() -> None:
             np.testing.assert_allclose(transform(nn.gelu)(given), exact * share, rtol=tolerance)
             np.testing.assert_allclose(transform(fxgrad.vmap(fxgrad.grad(nn.gelu)))(given),
                                        share * (1 + exact * slope * (1 - share)), rtol=tolerance)
+
+
+def test_slopes_of_exponential_units_keep_their_digits_far_below_0() -> None:
+    """The function is nearly constant there; its slopes of both orders are those of the exponential function."""
+    for dtype, x in ((np.float32, [-80.0, -20.0, -5.0, -1e-8]), (np.float64, [-700.0, -40.0, -5.0, -1e-8])):
+        exact, given = np.array(x), np.array(x, dtype)
+        for function, factor in ((nn.elu, 1.0), (nn.celu, 1.0), (nn.selu, ALPHA * SCALE)):
+            slope = fxgrad.grad(function)
+            for order in (slope, fxgrad.grad(slope)):
+                for found in (fxgrad.vmap(order)(given), fxgrad.jit(fxgrad.vmap(order))(given)):
+                    np.testing.assert_allclose(found, factor * np.exp(exact), rtol=4 * float(np.finfo(dtype).eps))

@@ -43,6 +43,57 @@ def test_traced_indices_of_arrays_that_are_constants_of_a_derivative() -> None:
         np.testing.assert_array_equal(tangent, X[PLACES])
 
 
+def test_arrays_of_jax_that_are_constants_take_traced_indices() -> None:
+    table = np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32)
+    params, tokens = {"embedding": jnp.asarray(table)}, np.array([1, 2, 1])
+
+    def looked_up(params: Any, token: Any) -> Any:
+        return params["embedding"][token]
+
+    def chosen(w: Any, params: Any) -> Any:
+        return np.sum(w ** 2 * params["embedding"][np.argmax(w)])
+
+    for given in (tokens, jnp.asarray(tokens)):
+        rows = fxgrad.vmap(looked_up, (None, 0))(params, given)
+        assert isinstance(rows, jax.Array)
+        np.testing.assert_array_equal(rows, table[tokens])
+    w = table[0]
+    slope = 2 * w * table[np.argmax(w)]
+    for one in (fxgrad.grad(chosen)(w, params), fxgrad.jacfwd(chosen)(w, params), fxgrad.jacrev(chosen)(w, params)):
+        assert isinstance(one, jax.Array)
+        np.testing.assert_allclose(one, slope, rtol=1e-6)
+    doubled = fxgrad.vmap(lambda params, token: (2 * params["embedding"])[token], (None, 0))(params, tokens)
+    np.testing.assert_array_equal(doubled, 2 * table[tokens])
+
+
+def test_arrays_of_jax_that_are_constants_keep_what_jax_says_of_them() -> None:
+    seen: list[Any] = []
+
+    def loss(w: Any, x: Any, *others: Any) -> Any:
+        seen[:] = x, *others
+        return np.sum(w * x), x
+
+    half = jnp.asarray([1.0, 2.0], jnp.bfloat16)
+    _, aux = fxgrad.grad(loss, has_aux=True)(np.ones(2, np.float32), half)
+    assert aux is half
+    assert seen[0].dtype == jnp.bfloat16
+    assert (seen[0].sharding, seen[0].weak_type, seen[0].is_deleted()) == (half.sharding, False, False)
+    with pytest.raises(MutationError):
+        seen[0][0] = 1.0
+    with pytest.raises(AttributeError, match="'Array' object has no attribute 'sharding'"):
+        fnp.ones(2).sharding  # noqa: B018
+    key, weak, deleted = jax.random.key(0), jnp.asarray(2.0), jnp.ones(3)
+    deleted.delete()
+    assert weak.weak_type
+    fxgrad.grad(loss, has_aux=True)(np.ones(2, np.float32), half, key, weak, deleted)
+    assert [one is given for one, given in zip(seen[1:], (key, weak, deleted), strict=True)] == [True] * 3
+    donated = jnp.ones(4)
+    fxgrad.grad(loss, has_aux=True)(np.ones(4, np.float32), donated)
+    seen.clear()
+    jax.jit(lambda x: x + 1, donate_argnums=0)(donated)
+    assert donated.is_deleted()
+
+
 def test_updates_and_products() -> None:
     for _ in range(3):
         np.testing.assert_array_equal(grad(lambda w, x: np.sum(w * x.at[0].set(5.0)))(W, X), [5.0, 1.0, 2.0])

@@ -190,6 +190,16 @@ def test_vectorize() -> None:
         fnp.vectorize(fnp.sin, signature="n->n")
 
 
+def test_vectorize_with_dtypes_of_results() -> None:
+    for otypes in ([np.float32, int], "fl"):
+        function = fxgrad.jit(fnp.vectorize(lambda x: (x * 2, x), otypes=otypes))
+        for found, expected in zip(function(X), np.vectorize(lambda x: (x * 2, x), otypes=otypes)(X), strict=True):
+            assert_equal(found, expected)
+    with pytest.raises(ArgumentError, match=(
+            r"^vectorize: otypes has 2 dtypes, and sin returns 1 arrays; one for each is needed\n")):
+        fnp.vectorize(fnp.sin, otypes="ff")(X)
+
+
 def test_along_and_over_axes() -> None:
     for function in (np.cumsum, np.sum, lambda x: np.outer(x, x)):
         expected = np.apply_along_axis(function, 1, A[..., None] * X)

@@ -236,3 +236,20 @@ def test_algorithms_of_products() -> None:
                                grad(lambda x: np.sum(x @ x.T))(A), rtol=1e-6)
     with pytest.raises(errors.ArgumentError, match="a Precision or a DotAlgorithmPreset is needed"):
         fxgrad.lax.dot(A, A.T, precision=jax.lax.DotAlgorithm(np.float32, np.float32, np.float32))
+
+
+def test_options_of_memory_and_of_casts() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    places = np.array([0, 4, 5, 2])
+    for found, expected in zip(fxgrad.jit(lambda i: np.unravel_index(i, (2, 3), order="F"))(places),
+                               np.unravel_index(places, (2, 3), order="F"), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    for function in (lambda x: np.zeros_like(x, order="C"), lambda x: np.full_like(x, 2, order="F"),
+                     lambda x: x.astype(np.float32, "C", casting="same_kind", subok=False, copy=False)):
+        expected, found = function(x), fxgrad.jit(function)(x)
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == expected.dtype
+    with pytest.raises(errors.DTypeError, match=(
+            r"^astype: float64 does not convert to int32 by casting='same_kind'\. Leave the option out to convert all "
+            r"the same\n")):
+        fxgrad.jit(lambda x: x.astype(np.int32, casting="same_kind"))(x)

@@ -166,3 +166,12 @@ def test_repeated_elements_give_the_bits_of_stored_ones(shapes: Any) -> None:
             np.testing.assert_array_equal(
                 fxgrad.lax.dot_general(first, second, numbers),
                 fxgrad.lax.dot_general(np.array(first), np.array(second), numbers), strict=True)
+
+
+def test_vecdot_keeps_an_axis_as_numpys() -> None:
+    one, other = draw((4, 3, 2)).astype(float), draw((3, 2)).astype(float)
+    for operands, axis in (((one, other), -1), ((one, other), -2), ((one, one), 0)):
+        expected = np.vecdot(*operands, axis=axis, keepdims=True)
+        for found in (fxgrad.jit(lambda x, y, a=axis: np.vecdot(x, y, axis=a, keepdims=True))(*operands),
+                      fnp.vecdot(*operands, axis=axis, keepdims=True)):
+            np.testing.assert_allclose(found, expected, rtol=1e-12)

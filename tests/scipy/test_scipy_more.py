@@ -45,8 +45,8 @@ def test_convolutions_as_scipy(name: str, one: Any, other: Any, mode: str) -> No
 
 
 @pytest.mark.parametrize("norm", [None, "ortho", "forward"])
-@pytest.mark.parametrize("name", ["dct", "idct", "dctn", "idctn"])
-def test_cosine_transforms_as_scipy(name: str, norm: str | None) -> None:
+@pytest.mark.parametrize("name", ["dct", "idct", "dctn", "idctn", "dst", "idstn"])
+def test_cosine_and_sine_transforms_as_scipy(name: str, norm: str | None) -> None:
     ours, theirs = getattr(fxgrad.scipy.fft, name), getattr(scipy.fft, name)
     several = name.endswith("n")
     for options in ({}, {"s": (4, 8)} if several else {"n": 4}, {"axes": (0,)} if several else {"axis": 0, "n": 9}):
@@ -77,8 +77,26 @@ def test_cosine_transforms_as_scipy(name: str, norm: str | None) -> None:
     assert ours(A.astype(np.float32), norm=norm).dtype == np.float32
     slope = fxgrad.grad(lambda x: np.sum(ours(x, norm=norm) ** 2))(A)
     np.testing.assert_allclose(np.sum(slope * A), 2 * np.sum(theirs(A, norm=norm) ** 2), rtol=1e-12)
-    with pytest.raises(errors.UnsupportedError, match="type=3 is not supported"):
-        ours(A, type=3)
+    with pytest.raises(errors.ArgumentError, match="type=5; it is one of 1, 2, 3, 4\n"):
+        ours(A, type=5)
+
+
+@pytest.mark.parametrize("type", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", ["dct", "idct", "dst", "idst"])
+def test_types_of_cosine_and_sine_transforms_as_scipy(name: str, type: int) -> None:  # noqa: A002
+    ours, theirs = getattr(fxgrad.scipy.fft, name), getattr(scipy.fft, name)
+    for n in (1, 2, 3, 4, 7, 8):
+        if n == 1 and type == 1 and name.endswith("ct"):
+            with pytest.raises(errors.ShapeError, match=f"^{name}: 1 points; type 1 needs at least two\n"):
+                ours(np.ones(1), 1)
+            continue
+        x, cotangent = A.ravel()[:n] if n <= A.size else np.resize(A, n), np.cos(np.arange(n))
+        for norm in (None, "ortho", "forward"):
+            matrix = theirs(np.eye(n), type, axis=0, norm=norm)
+            found, pullback = fxgrad.vjp(lambda x, norm=norm: ours(x, type, norm=norm), x)
+            np.testing.assert_allclose(found, theirs(x, type, norm=norm), rtol=5e-12, atol=1e-14)
+            np.testing.assert_allclose(pullback(cotangent)[0], cotangent @ matrix, rtol=5e-12, atol=1e-14)
+        np.testing.assert_allclose(fxgrad.jit(ours, static_argnums=1)(x, type), theirs(x, type), rtol=5e-12, atol=1e-14)
 
 
 PLACES = [np.array([-7.3, -1.5, -0.4, 0.0, 0.5, 2.25, 3.9, 4.5, 11.2]), np.linspace(-8.0, 13.3, 9)]

@@ -367,17 +367,53 @@ WRONG = "these are no bytes of an exported program: "
     (lambda entries: entries.pop("exported.bin"), WRONG + "export.json and exported.bin are expected in it"),
     (lambda entries: entries.update({"export.json": b"{}"}), WRONG + 'export.json is to have "format"'),
     (lambda entries: entries.update({"export.json": b'{"format": "fxgrad export", "version": 9}'}),
-     "the export is of version 9; this fxgrad reads versions up to 1: a newer one may read it"),
+     "the export is of version 9; this fxgrad reads versions up to 2: a newer one may read it"),
     (lambda entries: entries.update({"export.json": b'{"format": "fxgrad export", "version": 1}'}),
      WRONG + "takes and gives are lists of types"),
     (lambda entries: entries.update({"export.json": entries["export.json"].replace(b"f64[n]", b"f64[n^99]")}),
      "line 1, column 1: "),
+    (lambda entries: entries.update({"export.json": entries["export.json"].replace(
+        b'"arrays": []', b'"arrays": [[1]]')}),
+     WRONG + "export.json and exported.bin are expected in it"),
+    (lambda entries: entries.update({"array0.bin": b"", "export.json": entries["export.json"].replace(
+        b'"arrays": []', b'"arrays": [[1, 2]]')}), WRONG + "arrays are lists of lengths of the parts of exported.bin"),
     (lambda entries: entries.update({"exported.bin": b"no"}), WRONG + "jax cannot read exported.bin: "),
 ])
 def test_bytes_that_are_none(change: Any, message: str) -> None:
     with pytest.raises(ProgramSyntaxError) as caught:
         export.deserialize(rewritten(change))
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.slow
+def test_arrays_are_stored_once_for_all_orders_of_derivatives() -> None:
+    generator = np.random.default_rng(0)
+    first, second = generator.standard_normal((60, 50)), jnp.asarray(generator.standard_normal((50, 40)), jnp.float32)
+    x = np.linspace(-1.0, 1.0, 60)
+
+    def network(x: Any) -> Any:
+        return np.sum(np.tanh(x @ first) @ second)
+
+    exported = export(network)(x)
+    held = first.nbytes + second.nbytes
+    twice = exported.serialize(vjp_order=1)
+    assert held < len(exported.serialize()) < len(twice) < 1.3 * held
+    read = export.deserialize(twice)
+    assert len(read.serialize(vjp_order=1)) == len(twice)
+    for again in (read, export.deserialize(read.serialize(vjp_order=1))):
+        np.testing.assert_allclose(again.call(x), network(x), rtol=1e-6)
+        np.testing.assert_allclose(fxgrad.grad(again.call)(x), fxgrad.grad(network)(x), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_bytes_of_version_1() -> None:
+    """They have no arrays of their own."""
+    data = rewritten(lambda entries: entries.update({"export.json": entries["export.json"].replace(
+        b'"version": 2', b'"version": 1').replace(b', "arrays": []', b"")}))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.read("export.json").startswith(b'{"format": "fxgrad export", "version": 1, "wide"')
+        assert b"arrays" not in archive.read("export.json")
+    np.testing.assert_array_equal(export.deserialize(data).call(np.ones(3)), np.full(3, 2.0))
 
 
 def test_bytes_of_nothing() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.core.arrays import Array, as_numpy, wrap_array
-from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, array_aval
+from fxgrad.engine.core.arrays import Array, as_numpy, origin_of
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, array_aval, as_known
 from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.frontend.flat import (
     argument_leaf_names,
@@ -142,8 +142,8 @@ _CONTAINERS = frozenset({dict, list, tuple})
 
 
 def as_array_tree(value: Any) -> Any:
-    """Return `wrap_array(value)`, applied to each array in Python containers."""
-    return tree.map(wrap_array, value) if type(value) in _CONTAINERS else wrap_array(value)
+    """Return `as_known(value)`, applied to each array in Python containers."""
+    return tree.map(as_known, value) if type(value) in _CONTAINERS else as_known(value)
 
 
 def like_given(results: Any, given: Iterable[Any]) -> Any:
@@ -215,7 +215,7 @@ class Aux:
             self.out_tree = tree.structure(output)
             extra, self._structure = tree.flatten(aux)
             _refuse_hidden_tracers(what, function, aux, extra)
-            self._leaves = [_TRACED if type(leaf) is Tracer else as_numpy(leaf) for leaf in extra]
+            self._leaves = [_TRACED if type(leaf) is Tracer else as_numpy(origin_of(leaf)) for leaf in extra]
             return output, [leaf for leaf in extra if type(leaf) is Tracer]
         return with_auxiliary
 

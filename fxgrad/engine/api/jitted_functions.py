@@ -92,15 +92,16 @@ from fxgrad.engine.core.program_properties import (
 from fxgrad.engine.dtypes import DType, is_64bit
 from fxgrad.engine.executors import failures
 from fxgrad.engine.executors.xla import is_jax, is_jax_tracer, x64
+from fxgrad.engine.frontend.callback import repeats_a_run
 from fxgrad.engine.frontend.flat import TracedCall, leaf_aval, note_result, trace_flat
 from fxgrad.engine.higher_order.call import jit_call_p
-from fxgrad.engine.higher_order.checks import gather_checks, has_checks
+from fxgrad.engine.higher_order.checks import gather_checks, has_checks, may_be_untaken
 from fxgrad.engine.higher_order.rolling import may_roll, merge_equal_numbers
 from fxgrad.engine.store.content import Content, Unknown
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing import observers
 from fxgrad.engine.tracing.tape import axes_in_scope, bind, current, innermost_for
-from fxgrad.engine.tracing.trace import SHARED, WITH_LITERALS, Mode
+from fxgrad.engine.tracing.trace import SHARED, WITH_LITERALS, Mode, is_tracing
 from fxgrad.engine.user_lines import function_name
 from fxgrad.errors import CheckError, UnsupportedError
 
@@ -265,7 +266,13 @@ class JittedFunction:
                 key = self._key(executables, args, kwargs)
                 plan = self._static.look_up(executables.plans.find, key, args, kwargs)
             if plan is None:  # PLAN
-                plan, traced = self._plan(executables, JittedCall(self._static, args, kwargs))
+                try:
+                    plan, traced = self._plan(executables, JittedCall(self._static, args, kwargs))
+                except Exception as error:
+                    if not may_be_untaken(error) or is_tracing():
+                        raise
+                    need = Need.NO_JIT  # where Python takes one side
+                    continue
                 if with_flag and traced is not None and self._takes_flag(traced):
                     self.plans = self._no_plans
                     self._checked = self._checked or CheckedFunction(self._given, traced)
@@ -301,11 +308,16 @@ class JittedFunction:
         """Raise the error of the first check that fails, or return the results if there is none after all.
 
         Without jit NumPy stops at that check, and knows the turn of a loop, but cannot run all that XLA can, such as
-        branches that devices differ in. Then checks call Python from compiled code.
+        branches that devices differ in. Then checks call Python from compiled code. What the compiled code has printed
+        is not printed again.
         """
         given, named = tree.map(lambda leaf: to_numpy(leaf) if is_jax(leaf) else leaf, (args, kwargs))
-        with np.errstate(all="ignore"), contextlib.suppress(UnsupportedError):
-            self._fun(*given, **named)
+        token = repeats_a_run.set(True)
+        try:
+            with np.errstate(all="ignore"), contextlib.suppress(UnsupportedError):
+                self._fun(*given, **named)
+        finally:
+            repeats_a_run.reset(token)
         return self._run(args, kwargs, with_flag=False)
 
     def _unmet_need(self, error: Exception, args: Args, kwargs: Kwargs) -> Need:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.core.arrays import wrap_array
-from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.avals import Aval, as_known
 from fxgrad.engine.frontend.flat import (
     argument_leaf_names,
     broadcast_prefix,
@@ -62,7 +61,7 @@ class MappedCall:
 
     def __call__(self, *entries: Any) -> Any:
         """Call the function with one entry of each mapped leaf; all other leaves are fixed."""
-        args, kwargs = self.arguments(entries, [*map(wrap_array, self._leaves)])
+        args, kwargs = self.arguments(entries, [*map(as_known, self._leaves)])
         return self._fun(*args, **kwargs)
 
     def arguments(self, entries: Sequence[Any], leaves: Sequence[Any] | None = None) -> tuple[tuple[Any, ...], Any]:

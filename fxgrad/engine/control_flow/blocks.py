@@ -31,6 +31,7 @@ from fxgrad.engine.control_flow.structures import (
     with_article,
 )
 from fxgrad.engine.core.avals import array_aval
+from fxgrad.engine.frontend.callback import repeats_a_run
 from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.frontend.views import is_view
 from fxgrad.engine.ops.structural import convert
@@ -710,6 +711,8 @@ def text(*parts: Any) -> Text:
 
 def printed(*args: Any, **kwargs: Any) -> None:
     """Print as `print` does: at once, or in every run of the program if values are traced or the block is."""
+    if repeats_a_run.get():
+        return
     values = [leaf for arg in args for leaf in (
         [part[0] for part in arg.parts if not isinstance(part, str)] if isinstance(arg, Text) else tree.leaves(arg))]
     if kwargs.keys() - {"sep", "end"} or not (block.get() is not None or any(map(is_unknown, values))):

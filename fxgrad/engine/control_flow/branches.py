@@ -79,6 +79,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import has_effects
 from fxgrad.engine.frontend.flat import TracedCall
 from fxgrad.engine.higher_order.branch import bind_branches
+from fxgrad.engine.higher_order.checks import mark_untaken
 from fxgrad.engine.higher_order.wiring import cast_to
 from fxgrad.engine.ops import arithmetic, comparison
 from fxgrad.engine.ops.comparison import and_, or_
@@ -223,7 +224,11 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
         check_raise(comparison.not_(predicate) if raises else predicate, type(ends.error), form, *values)
         rest = other if raises else then
         if rest is not None:
-            rest()
+            try:
+                rest()
+            except Exception as error:
+                mark_untaken(error)
+                raise
         return
     write(cells, containers.change(_choose(what, predicate, sides, containers, returned)))
 

@@ -108,9 +108,25 @@ def is_sole(cell: Slot, views: int = 0) -> bool:
     Beside it there may be `views`, which are about to be dropped.
     """
     holders: list[Any] = [content_of(cell)]
-    around = block.get()
-    expected = 1 if around is None else around.alone.get(id(holders[0]), 1)
+    expected = _expected_references(holders)
     return is_array(holders[0]) and count_others(holders) == expected + views and owns_elements(holders[0])
+
+
+def _expected_references(holders: list[Any]) -> int:
+    """Return how many references there are to the object in a list if one place alone has it."""
+    around = block.get()
+    return 1 if around is None else around.alone.get(id(holders[0]), 1)
+
+
+def _has_alone(cell: CellType) -> bool:
+    """Return whether one variable alone has its array, or the array that it has if it is not None."""
+    holders: list[Any] = [content_of(cell)]
+    if type(holders[0]) is not OptionalValue:
+        holders.clear()
+        return is_sole(cell)
+    inside: list[Any] = [holders[0].value]
+    return (count_others(holders) == _expected_references(holders) and is_array(inside[0])
+            and count_others(inside) == 1 and owns_elements(inside[0]))
 
 
 def owns_elements(array: Any) -> bool:
@@ -143,7 +159,7 @@ def is_carried(cell: Slot, name: str, depth: int) -> bool:
 
 def owned_arrays(cells: Cells) -> set[str]:
     """Return the names of variables that alone have their arrays."""
-    return {name for name, cell in cells.items() if is_sole(cell)}
+    return {name for name, cell in cells.items() if _has_alone(cell)}
 
 
 def owned_items() -> list[Any]:
@@ -195,6 +211,8 @@ class BlockArrays:
                 self._held[name] = hold_copy(self._cells[name], self._before[name])
             else:
                 around.alone[id(self._before[name])] = count_others([self._before[name]])
+                if type(self._before[name]) is OptionalValue:  # its value may become that of the variable
+                    around.alone[id(self._before[name].value)] = 2
         for number in range(len(self._items)):
             around.alone[id(self._items[number])] = count_others([self._items[number]])
 
@@ -206,7 +224,8 @@ class BlockArrays:
         around = block.get()
         assert around is not None
         forget_dead(self._cells, self._before, self._live)
-        shared = {name for name in self._live if not is_sole(self._cells[name])}
+        shared = {name for name in self._live
+                  if content_of(self._cells[name]) is not None and not _has_alone(self._cells[name])}
         in_items = shared_items([*containers, *(change.container for change in around.changed.values())])
         for name, variable in self._held.items():
             if has_variable(self._cells[name], variable):  # unchanged
@@ -238,6 +257,8 @@ def content_of(cell: Slot) -> Any:
 def has_variable(cell: CellType, variable: Any) -> bool:
     """Return whether a variable still has the array of this `Var`."""
     value = content_of(cell)
+    if type(value) is OptionalValue:
+        value = value.value
     return type(value) is Tracer and value.variable is variable
 
 
@@ -277,8 +298,15 @@ def shared_leaves(leaves: Sequence[Any], among: Mapping[int, Any] | None) -> dic
 
 
 def hold_copy(cell: CellType, array: Any) -> Any:
-    """Give a variable a tracer of the array, of the innermost tape, that nothing else refers to; return its `Var`."""
-    cell.cell_contents = held = own_tracer(array)
+    """Give a variable a tracer of the array, of the innermost tape, that nothing else refers to; return its `Var`.
+
+    It may be the array that the variable has if it is not None.
+    """
+    if type(array) is OptionalValue:
+        held = own_tracer(array.value)
+        cell.cell_contents = OptionalValue(array.is_set, held)
+    else:
+        cell.cell_contents = held = own_tracer(array)
     return held.variable
 
 

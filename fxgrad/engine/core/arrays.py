@@ -18,9 +18,9 @@ class Array(np.ndarray):
     The functions of `fxgrad.numpy`, `fxgrad.random` and their kin return it for results computed on NumPy arrays, for
     results of shape () too: those are strong, while NumPy's scalars give way to other dtypes. Such a result is
     read-only: `x[0] = 1.0` is refused, and `x += y` makes a new array; `x.copy()` is writable. Functions also get this
-    class for NumPy arguments that are neither differentiated nor mapped; there it shares its memory with the caller's
-    array, and is writable if that is. Numbers computed from those do not change, as NumPy's scalars: `x += y` makes
-    another one.
+    class for arguments that are neither differentiated nor mapped: NumPy's arrays, and those of jax's on one CPU
+    device. There it shares its memory with the caller's array, and is writable if that is. Numbers computed from those
+    do not change, as NumPy's scalars: `x += y` makes another one.
 
     Operators promote as jax does: int32 with float32 is float32, int32 / int32 too. It is a subclass of NumPy's array,
     so NumPy and its libraries accept it. Its methods, which NumPy's functions call, are those of traced arrays:
@@ -35,6 +35,16 @@ class Array(np.ndarray):
     >>> fnp.arange(3) / np.float32([1.0, 2.0, 4.0])
     array([0. , 0.5, 0.5], dtype=float32)
     """
+
+    origin: Any
+    """The array of jax's whose memory this is, if `as_known` made it of one."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute that jax's arrays alone have, as `x.sharding`, if the memory is that of one."""
+        origin = None if name.startswith("_") else vars(self).get("origin")
+        if origin is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return getattr(origin, name)
 
     def __repr__(self) -> str:
         return repr(np.asarray(self))
@@ -130,6 +140,11 @@ def copy_of(value: Any) -> Any:
 def wrap_array(value: Any) -> Any:
     """Return NumPy's array as an `Array`; anything else unchanged."""
     return value.view(Array) if type(value) is np.ndarray else value
+
+
+def origin_of(array: Any) -> Any:
+    """Return the array of jax's that `as_known` made `array` of; `array` itself if it made none."""
+    return vars(array).get("origin", array) if type(array) is Array else array
 
 
 def freeze_result(value: Any, operands: Sequence[Any] = ()) -> Any:

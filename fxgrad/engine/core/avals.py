@@ -265,6 +265,27 @@ def _as_size(extent: Any) -> Any:
     return parse_size(str(extent)) if is_symbolic_dim(extent) else -1
 
 
+def as_known(value: Any) -> Any:
+    """Return an argument that is neither differentiated nor mapped as an `Array`: NumPy's array, or jax's on one CPU.
+
+    That of jax's shares its memory, is read-only, and is jax's array again where it meets a traced one (`origin_of`).
+    Weakly typed ones, keys, deleted arrays and those of other devices are unchanged, as is everything else.
+    """
+    if type(value) is np.ndarray:
+        return value.view(Array)
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer) or not _is_known(value):
+        return value
+    array = np.asarray(value).view(Array)
+    array.origin = value
+    return array
+
+
+def _is_known(value: Any) -> bool:
+    devices = value.sharding.device_set
+    return (len(devices) == 1 and value.is_fully_addressable and next(iter(devices)).platform == "cpu"
+            and isinstance(value.dtype, np.dtype) and not value.weak_type and not value.is_deleted())
+
+
 def way_to_array(value: Any, name: str) -> str:
     """Return how to make an array of `value`, called `name`, of which NumPy can make one; "" for another value."""
     if isinstance(value, np.ma.MaskedArray):

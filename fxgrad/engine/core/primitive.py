@@ -25,7 +25,7 @@ from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.pickling import import_object, is_pickled_by_value, qualified_name
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import FxgradError, UnsupportedError
+from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -257,8 +257,17 @@ def register(primitive: Primitive) -> Primitive:
     return primitive
 
 
+def require_primitive(what: str, value: Any, hint: str = "") -> Primitive:
+    """Return `value` if it is a primitive; raise `ArgumentError` if not, whose message ends in the `hint`."""
+    if isinstance(value, Primitive):
+        return value
+    raise ArgumentError(at_user_line(
+        f"{what} takes a primitive, got a {type(value).__name__}. Primitives are in fxgrad.extend.primitives{hint}"))
+
+
 def output_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> list[Aval]:
     """Return the types of the outputs of an operation on inputs of the types `avals`."""
+    require_primitive("output_types", primitive)
     return _vary(primitive, avals, list(primitive.abstract(*avals, **params)))
 
 
@@ -275,6 +284,7 @@ def infer_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, A
 
     Those of operations with parameters are looked up: a loop records the same operations on the same types.
     """
+    require_primitive("infer_types", primitive)
     key = None
     if params and primitive.regions is None and primitive in library and not primitive.collective:
         key = (primitive, *avals, *params.items())

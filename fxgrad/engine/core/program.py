@@ -401,7 +401,7 @@ def subprograms(primitive: Primitive, params: dict[str, Any]) -> list[Program]:
 def inner_first(main: Program) -> list[Program]:
     """Return `main` and the programs nested in it at any depth, each once and after those nested in it."""
     found: dict[int, Program] = {}
-    stack = [main]
+    stack = [require_program("inner_first", main)]
     while stack:  # not by recursion: calls may nest deeply
         top = stack[-1]
         missing = [] if id(top) in found else [

@@ -134,7 +134,11 @@ def definitions(program: Program) -> Mapping[Variable, Equation]:
 
 def memoize(program: Program, key: Any, make: Callable[[], Kind]) -> Kind:
     """Return `make()`, called once for each `program` and `key`: it depends on these alone."""
-    found: Kind = program.memo.get(key, _MISSING)
+    try:
+        found: Kind = program.memo.get(key, _MISSING)
+    except AttributeError:
+        require_program("memoize", program)
+        raise
     if found is _MISSING:
         found = program.memo[key] = make()
     return found

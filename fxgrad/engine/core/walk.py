@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import Atom, Equation, Program
+from fxgrad.engine.core.program import Atom, Equation, Program, require_program
 
 Step = Callable[[Equation, list[Any]], Sequence[Any]]
 """(equation, values of its inputs) -> values of its outputs."""
@@ -24,7 +24,11 @@ def eval_program(program: Program, inputs: Sequence[Any], step: Step, literal: C
     >>> eval_program(program, ["x", "y"], lambda equation, values: [f"{equation.primitive}({', '.join(values)})"])
     ['mul(sin(x), y)']
     """
-    environment: dict[Atom, Any] = dict(zip(program.inputs, inputs, strict=True))
+    try:
+        environment: dict[Atom, Any] = dict(zip(program.inputs, inputs, strict=True))
+    except AttributeError:
+        require_program("eval_program", program)
+        raise
     for equation in program.equations if equations is None else equations:
         values = [environment[atom] if type(atom) is not Literal else atom if literal is None else literal(atom)
                   for atom in equation.inputs]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fxgrad.engine import config
 from fxgrad.engine.core.avals import Aval, Literal, without_literals
 from fxgrad.engine.core.primitive import Primitive, library
-from fxgrad.engine.core.program import Program
+from fxgrad.engine.core.program import Program, require_program
 from fxgrad.engine.core.sources import without_scope, without_source
 from fxgrad.engine.derivation.guards import (
     Guard,
@@ -93,7 +93,11 @@ def derive(program: Program, key: Any, build: Builder, in_avals: Sequence[Aval] 
     # Provenance is noted in displayed programs only.
     masked = live_lanes.get() is not None
     key = (key, computed, batched_axis.get(), spmd_names.get(), masked, is_shown(current.get()))
-    derived: Derived | None = find_valid(program, key)
+    try:
+        derived: Derived | None = find_valid(program, key)
+    except AttributeError:
+        require_program("derive", program)
+        raise
     if derived is None:  # not by `memoize_guarded`: programs may nest deeply, and it would take two frames more
         extra: list[Any] = []
         prefix = program.equations[:computed]

@@ -29,7 +29,7 @@ _LIVE: ProgramAttribute[list[Equation]] = ProgramAttribute("live equations")
 
 def live_equations(program: Program) -> list[Equation]:
     """Return the live equations, on which an output depends, and those with effects, in order."""
-    live = _LIVE.of(program)
+    live = _LIVE.of(require_program("live_equations", program))
     return _LIVE.put(program, _live(program.equations, program.outputs)) if live is None else live
 
 
@@ -50,7 +50,7 @@ def merge_equal_equations(program: Program) -> Program:
     equal: dict[Atom, Variable] = {}
     seen: dict[Any, list[Variable]] = {}
     kept: list[Equation] = []
-    for equation in program.equations:
+    for equation in require_program("merge_equal_equations", program).equations:
         primitive, params = equation.primitive, equation.params
         inputs = [equal.get(atom, atom) for atom in equation.inputs] if equal else equation.inputs
         first = equation.outputs if is_effectful(primitive, params) else seen.setdefault(
@@ -70,7 +70,7 @@ def merge_equal_equations(program: Program) -> Program:
 
 def remove_dead_code(program: Program) -> Program:
     """Return the program without dead equations; those with effects stay."""
-    return _of_live(program, live_equations(program), program.outputs)
+    return _of_live(require_program("remove_dead_code", program), live_equations(program), program.outputs)
 
 
 def with_outputs(program: Program, outputs: Sequence[Atom]) -> Program:
@@ -112,7 +112,7 @@ def simplify_for_display(program: Program) -> Program:
     Equations of the user's own lines are merged, but not rewritten. Operations on random keys stay, so that a key that
     is used twice can be found.
     """
-    known = _READABLE.of(program)
+    known = _READABLE.of(require_program("simplify_for_display", program))
     if known is None:
         known = _READABLE.put(program, _simplify(program, as_written=True))
     return known

@@ -7,6 +7,7 @@ has none: it may be dropped or merged with an equal one. The function gets NumPy
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -175,8 +176,13 @@ _PRIMITIVES: dict[str, Callable[[], Primitive]] = {
 # --- looking ----------------------------------------------------------------------------------------------------
 
 
+repeats_a_run: ContextVar[bool] = ContextVar("repeats_a_run", default=False)
+"""Whether compiled code has run already, so that callbacks that look have seen the values, and prints are made."""
+
+
 def _debug_numpy(*values: Any, callback: Host, ordered: bool) -> list[Any]:
-    callback(*values)
+    if not repeats_a_run.get():
+        callback(*values)
     return []
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.caches import BoundedDict
 from fxgrad.engine.core.avals import PYTHON_SCALARS, without_literals
-from fxgrad.engine.core.program import ControlFlowPath, Program, Signature
+from fxgrad.engine.core.program import ControlFlowPath, Program, Signature, require_program
 from fxgrad.engine.core.program_properties import ProgramAttribute
 from fxgrad.engine.derivation.simplify import simplify_for_display
 from fxgrad.engine.derivation.sizes import argument_names, size_names, specialize
@@ -155,7 +155,7 @@ def _without_unread_constants(program: Program) -> Program:
 
 def require_all_paths(what: str, program: Program) -> Program:
     """Return `program` for its user `what`; raise `UnsupportedError` if it holds for one path of control flow only."""
-    signature = program.signature
+    signature = require_program(what, program).signature
     path = None if signature is None else signature.path
     if signature is not None and path is not None:
         raise UnsupportedError(at_user_line(

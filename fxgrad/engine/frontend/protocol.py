@@ -46,6 +46,8 @@ _SUMMING = frozenset({np.add, np.multiply})
 """Ufuncs that combine bools and narrow integers in 64 bits."""
 _IGNORED = frozenset({"subok", "casting", "device", "like"})
 """Options of NumPy's functions without meaning for traced arrays."""
+_LIKE = frozenset({np.zeros_like, np.ones_like, np.empty_like, np.full_like})
+"""Functions whose `order` is that of memory alone."""
 
 
 def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -137,7 +139,8 @@ def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], opti
     if options:
         if options.get("out") is not None:
             raise option_error(_function_text(function), options["out"], "out")
-        options = {key: value for key, value in options.items() if key not in _IGNORED}
+        options = {key: value for key, value in options.items()
+                   if key not in _IGNORED and not (key == "order" and function in _LIKE)}
     if function is np.nan_to_num and not (args[1] if len(args) > 1 else options.get("copy", True)):
         raise option_error("nan_to_num", args[0], "copy")
     result = own(*args, **options)

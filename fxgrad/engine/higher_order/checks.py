@@ -149,6 +149,19 @@ takes_mask.enter(True, check_p, custom_jvp_p, custom_vjp_p, custom_vjp_tangent_p
 remedies.enter("Write fxgrad.vmap(fxgrad.checked(f)), where f is the function of one entry", check_p)
 
 
+def mark_untaken(error: Exception) -> None:
+    """Note that tracing raised the error of one side of a traced condition, whose other side raises another one."""
+    vars(error)[_MAY_BE_UNTAKEN] = True
+
+
+def may_be_untaken(error: Exception) -> bool:
+    """Return whether an error may be that of a side that the values of the arguments do not take."""
+    return _MAY_BE_UNTAKEN in vars(error)
+
+
+_MAY_BE_UNTAKEN = "fxgrad_may_be_untaken"
+
+
 @program_property
 def has_checks(program: Program) -> bool:
     """Return whether `program`, or a program nested in it, has a check."""

@@ -54,7 +54,8 @@ def _log1p_numpy(x: Any) -> Any:
     return out.astype(x.dtype)[()]
 
 
-expm1_p = unary("expm1", numpy=_expm1_numpy, tangent=lambda t, out, x: mul(t, add(out, 1.0)))
+# The derivative is not out + 1, which has no digits far below 0.
+expm1_p = unary("expm1", numpy=_expm1_numpy, tangent=lambda t, out, x: mul(t, exp(x)))
 log1p_p = unary("log1p", numpy=_log1p_numpy, tangent=lambda t, out, x: div(t, add(x, 1.0)))
 exp, log, expm1, log1p = operation(exp_p), operation(log_p), operation(expm1_p), operation(log1p_p)
 

@@ -299,26 +299,38 @@ def _hyp1f1(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None 
 
 
 def _hyp2f1(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any, Any, Any] | None = None) -> Any:
-    """Sum the series near 0, and go on from there by the differential equation (DLMF 15.10.1).
-
-    Where all terms are positive, near means up to 3/4, and further for large c. With `rates`, those of a, b and c
-    (numbers or arrays), it is the derivative. From 1 on only polynomials are finite.
-    """
+    """Return 2F1, or with the `rates` of a, b and c its derivative. From 1 on only polynomials are finite."""
     zero, one = lax.full_like(x, 0.0), lax.full_like(x, 1.0)
-    in_a, in_b, in_c = (lax.full_like(x, rate) if isinstance(rate, float) else rate
-                        for rate in rates or (0.0, 0.0, 0.0))
+    rates = None if rates is None else tuple([lax.full_like(x, rate) for rate in rates])
+    in_a, in_b, in_c = rates or (zero, zero, zero)
     outside = lax.bitwise_not(lax.bitwise_and(lax.lt(x, one), lax.gt(x, lax.full_like(x, -math.inf))))
     # Polynomials are regular at 1, where other solutions of the equation are not, and the only ones that go on there.
     ends = lax.bitwise_or(_is_polynomial(lax, a, in_a), _is_polynomial(lax, b, in_b))
     ends = lax.bitwise_and(ends, lax.bitwise_or(outside, lax.gt(x, lax.full_like(x, 0.5))))
-    inside = lax.select(lax.bitwise_or(outside, ends), zero, x)
-    below = lax.lt(inside, zero)
-    is_positive = lax.gt(_least(lax, a, b, c, x), zero)
+    inside = _hyp2f1_below_one(lax, a, b, c, lax.select(lax.bitwise_or(outside, ends), zero, x), rates)
+    polynomial = _series(lax, [a, b], [c], lax.select(ends, x, zero),
+                         None if rates is None else ([in_a, in_b], [in_c]))
+    result = lax.select(ends, polynomial[0 if rates is None else 1], lax.select(
+        outside, _from_one_on(lax, a, b, c, x, rates), inside))
+    if rates is not None:
+        return result
+    return lax.select(lax.bitwise_or(lax.eq(a, zero), lax.eq(b, zero)), one, result)
+
+
+def _hyp2f1_below_one(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any, Any, Any] | None) -> Any:
+    """Sum the series near 0, and go on from there by the differential equation (DLMF 15.10.1), for finite x < 1.
+
+    Where all terms are positive, near means up to 3/4, and further for large c. With the `rates` of a, b and c it is
+    the derivative.
+    """
+    one, below = lax.full_like(x, 1.0), lax.lt(x, lax.full_like(x, 0.0))
+    in_a, in_b, in_c = rates or [lax.full_like(x, 0.0)] * 3
+    is_positive = lax.gt(_least(lax, a, b, c, x), lax.full_like(x, 0.0))
     near = lax.clamp(lax.full_like(x, 0.75), lax.sub(one, lax.div(lax.full_like(x, 8.0), lax.abs(c))),
                      lax.full_like(x, 0.998))
     growth = lax.mul(_at_least_1(lax, a), _at_least_1(lax, b))  # that of the first terms, times that of c
     closer = lax.div(lax.abs(c), _times(lax, lax.add(growth, lax.abs(c)), 2.0))
-    start = lax.min(lax.abs(inside), lax.select(is_positive, near, closer))
+    start = lax.min(lax.abs(x), lax.select(is_positive, near, closer))
     start = lax.select(below, lax.neg(start), start)
     sums = _series(lax, [a, b], [c], start, None if rates is None else ([in_a, in_b], [in_c]))
 
@@ -342,16 +354,9 @@ def _hyp2f1(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any, Any, Any
         return lax.min(_times(lax, lax.min(size, gap), 0.5), _times(lax, _least(lax, *bounds), _STEP))
 
     values = _follow(lax, equation_at, length_at, lax.select(below, one, lax.neg(one)),
-                     lax.select(below, start, lax.sub(one, start)), lax.select(below, inside, lax.sub(one, inside)),
+                     lax.select(below, start, lax.sub(one, start)), lax.select(below, x, lax.sub(one, x)),
                      _values_and_slopes(lax, sums, start))
-    polynomial = _series(lax, [a, b], [c], lax.select(ends, x, zero),
-                         None if rates is None else ([in_a, in_b], [in_c]))
-    which = 0 if rates is None else 1
-    result = lax.select(ends, polynomial[which], lax.select(outside, _from_one_on(
-        lax, a, b, c, x, None if rates is None else (in_a, in_b, in_c)), values[2 * which]))
-    if rates is not None:
-        return result
-    return lax.select(lax.bitwise_or(lax.eq(a, zero), lax.eq(b, zero)), one, result)
+    return values[0 if rates is None else 2]
 
 
 def _from_one_on(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any, Any, Any] | None) -> Any:
@@ -455,7 +460,7 @@ def _by_series(lax: Any, a: Any, b: Any, x: Any, *, rates: tuple[float, float] |
     exponent = lax.add(lax.mul(p, log_y), lax.mul(q, log_rest))
     front = lax.exp(lax.sub(exponent, lax.add(lax.log(p), betaln_xla(lax, p, q))))
     top, bottom = lax.add(p, q), lax.add(p, one)
-    value = lax.mul(front, _hyp2f1(lax, top, one, bottom, y))
+    value = lax.mul(front, _hyp2f1_below_one(lax, top, one, bottom, y, None))
     if rates is None:
         return lax.select(swapped, lax.sub(one, value), value)
     in_p, in_q = (lax.select(swapped, *pair) for pair in (
@@ -464,7 +469,7 @@ def _by_series(lax: Any, a: Any, b: Any, x: Any, *, rates: tuple[float, float] |
     in_front = lax.add(
         lax.mul(in_p, lax.sub(lax.add(log_y, both), lax.add(lax.digamma(p), lax.div(one, p)))),
         lax.mul(in_q, lax.sub(lax.add(log_rest, both), lax.digamma(q))))
-    slope = _hyp2f1(lax, top, one, bottom, y, (lax.add(in_p, in_q), 0.0, in_p))
+    slope = _hyp2f1_below_one(lax, top, one, bottom, y, (lax.add(in_p, in_q), lax.full_like(x, 0.0), in_p))
     slope = lax.add(lax.mul(value, in_front), lax.mul(front, slope))
     return lax.select(swapped, lax.neg(slope), slope)
 

@@ -24,6 +24,7 @@ from fxgrad.engine.core.primitive import (
     Primitive,
     Rule,
     register,
+    require_primitive,
     total_bytes,
 )
 from fxgrad.engine.core.sizes import SymbolicDim
@@ -243,6 +244,8 @@ def comparison(name: str, *, numpy: Callable[..., Any], accepts: str = "ordered"
 
 def operation(primitive: Primitive) -> Callable[..., Any]:
     """Return the function that applies an elementwise primitive to operands of one dtype or Python scalars."""
+    require_primitive("operation", primitive)
+
     def apply(*operands: Any, **params: Any) -> Any:
         for operand in operands:
             if type(operand) in _WITHOUT_DTYPE:

@@ -256,8 +256,8 @@ _AT_2 = [1 - np.euler_gamma, *((-1) ** k * float(_zeta(np.float64(k), np.float64
 
 def lgamma_near_2(lax: Any, apart: Any) -> Any:
     """Return lgamma(2 + apart), for XLA, with the digits of numbers near 0; apart is at most 1/2 in size."""
-    total = lax.full_like(apart, 0.0)
-    for coefficient in reversed(_AT_2):
+    total, digits = lax.full_like(apart, 0.0), float(np.finfo(apart.dtype).eps) / 8
+    for coefficient in reversed([each for k, each in enumerate(_AT_2) if abs(each) * 0.5 ** k > digits]):
         total = lax.mul(apart, lax.add(total, lax.full_like(apart, coefficient)))
     return total
 

@@ -21,7 +21,7 @@ from fxgrad.engine.analyses.traffic import collective_kinds
 from fxgrad.engine.analyses.variation import Communication, communications
 from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
-from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.program import Equation, Program, require_program
 from fxgrad.engine.core.program_properties import collective_axes, memoize
 from fxgrad.engine.core.regions import Links, Region, region_roles, replace_programs
 from fxgrad.engine.derivation.derive import derive
@@ -343,6 +343,8 @@ def region_scope(equation: Equation) -> AbstractContextManager[None]:
 
 def drop_devices(program: Program) -> Program:
     """Return an equal program with each `shard_map` replaced by a call of its computation on whole arrays."""
+    require_program("drop_devices", program)
+
     def make() -> Program:
         equations = [equation if equation.primitive.regions is None else _as_call(equation)
                      for equation in program.equations]

@@ -7,7 +7,7 @@ from typing import Any
 
 from fxgrad.engine.core import backends
 from fxgrad.engine.core.avals import Literal
-from fxgrad.engine.core.program import PRIMAL, Equation, Program
+from fxgrad.engine.core.program import PRIMAL, Equation, Program, require_program
 from fxgrad.engine.core.program_properties import has_effects, memoize, used_axes
 from fxgrad.engine.core.regions import dependent_variables
 from fxgrad.engine.core.sources import equation_source, in_place
@@ -93,6 +93,7 @@ def _parts(program: Program, given: Sequence[bool]) -> tuple[Program, Program, l
 
 def apply_program(program: Program, inputs: Sequence[Any]) -> list[Any]:
     """Return the outputs of `program`: recorded if a tape is concerned, and computed by an executor if not."""
+    require_program("apply", program)
     if current.get() is None or (innermost_for(inputs) is None and not (has_effects(program) or used_axes(program))):
         return backends.executor.execute(program, [*program.constants, *inputs] if program.constants else inputs)
     return apply_equations(program, inputs)

@@ -18,10 +18,10 @@ import numpy as np
 from fxgrad import errors
 from fxgrad.engine import config, user_lines
 from fxgrad.engine.core import backends
-from fxgrad.engine.core.arrays import Array, copy_of, make_weak
+from fxgrad.engine.core.arrays import Array, copy_of, make_weak, origin_of
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval, is_frozen, is_unchanged
 from fxgrad.engine.core.cache_keys import param_key
-from fxgrad.engine.core.primitive import Primitive, infer_types
+from fxgrad.engine.core.primitive import Primitive, infer_types, require_primitive
 from fxgrad.engine.core.program import Atom, Equation, Program, Provenance, Source, Variable
 from fxgrad.engine.core.program_properties import ordering_constraints
 from fxgrad.engine.core.sizes import SymbolicDim
@@ -50,11 +50,15 @@ def bind(primitive: Primitive, *args: Any, **params: Any) -> list[Any]:
     """
     innermost = current.get()
     tape = _find_tape(innermost, args)
-    if tape is not innermost:
-        tape = _tape_in_scope(primitive, params, innermost, tape)
-    if tape is None:
-        return backends.executor.evaluate(primitive, args, params)
-    return tape.record(primitive, args, params)
+    try:
+        if tape is not innermost:
+            tape = _tape_in_scope(primitive, params, innermost, tape)
+        if tape is None:
+            return backends.executor.evaluate(primitive, args, params)
+        return tape.record(primitive, args, params)
+    except AttributeError:
+        require_primitive("bind", primitive)
+        raise
 
 
 def bind_equation(equation: Equation, args: Sequence[Any]) -> list[Any]:
@@ -316,6 +320,7 @@ class Tape:
 
     def _array(self, value: Any) -> Variable:
         """Return the variable of a captured array, or of a tracer of another tape: one for each, by identity."""
+        value = origin_of(value)
         entry = self._identified.get(id(value))
         if entry is not None and (entry[1] is value or is_unchanged(entry[1], value)):
             return entry[0]

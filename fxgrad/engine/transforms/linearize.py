@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fxgrad.engine.core.primitive import MissingRule
-from fxgrad.engine.core.program import Equation, Program
+from fxgrad.engine.core.program import Equation, Program, require_program
 from fxgrad.engine.core.regions import dependent_within
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.derivation.derive import Derived, derive
@@ -68,6 +68,8 @@ def linearize_program(program: Program, wrt: tuple[bool, ...], computed: int = 0
 
     For `computed`, here and below, see `derive`.
     """
+    require_program("linearize_program", program)
+
     def build(*primals: Any) -> tuple[list[Any], Linearized]:
         outputs, residuals, half = linearize_in_place(program, primals, wrt)
         return [*outputs, *residuals], half._replace(linear=remove_dead_code(half.linear))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fxgrad import jit, make_program, python_control_flow, vmap
-from fxgrad.errors import CheckError
+from fxgrad.errors import CheckError, ControlFlowError
 from tests.support.converted import assert_as_numpy, assert_differentiable, assert_refused
 
 
@@ -507,3 +507,83 @@ def test_other_names_that_may_be_none_are_refused(function: Any, shown: str) -> 
     assert_refused(function, None, f"`kept` is {shown} if the condition of this `if` is true, and None otherwise. In "
                    "the place of None, give values of the same type, and beside them a flag: found = True on one side, "
                    "and False on the other")
+
+
+# --- arrays that change in place, and may be None --------------------------------------------------------------------
+
+
+def filled_if_there(x: Any, n: int) -> Any:
+    rows = None
+    if n > 0:
+        rows = np.zeros(3)
+    if rows is not None:
+        rows[0] = x
+        rows += x
+    return np.ones(3) if rows is None else rows
+
+
+def made_where_missing(x: Any, n: int) -> Any:
+    if n > 1:
+        rows = np.zeros(3)
+    else:
+        rows = None
+    if rows is None:
+        rows = np.ones(3)
+    rows[n] += x
+    rows.sort()
+    return rows
+
+
+def made_in_a_loop(x: Any, n: int) -> Any:
+    rows = None
+    while n > 0:
+        if rows is None:
+            rows = np.zeros(4)
+        rows[n] += x
+        n = n - 1
+    return np.ones(4) if rows is None else rows
+
+
+def with_another_name(x: Any, n: int) -> Any:
+    rows = None
+    if n > 0:
+        rows = np.zeros(3)
+    other = rows
+    if rows is not None:
+        rows[0] = x
+    return np.ones(3) if other is None else other
+
+
+def of_an_outer_array(x: Any, n: int) -> Any:
+    base, rows = np.zeros(3), None
+    if n > 0:
+        rows = base
+    if rows is not None:
+        rows[0] = x
+    return base
+
+
+def with_a_view(x: Any, n: int) -> Any:
+    rows = None
+    if n > 0:
+        rows = np.zeros(3)
+    view = None if rows is None else rows[1:]
+    if rows is not None:
+        rows[1] = x
+    return np.ones(2) if view is None else view
+
+
+@pytest.mark.parametrize("function", [filled_if_there, made_where_missing, made_in_a_loop])
+def test_arrays_that_may_be_none_change_in_place(function: Any) -> None:
+    converted = jit(python_control_flow(function))
+    for n in (0, 1, 2):
+        np.testing.assert_array_equal(converted(2.0, n), function(2.0, n))
+
+
+@pytest.mark.parametrize("function", [with_another_name, of_an_outer_array, with_a_view])
+def test_changes_of_arrays_that_may_be_none_and_are_others_are_refused(function: Any) -> None:
+    with pytest.raises(ControlFlowError) as caught:
+        jit(python_control_flow(function))(2.0, 1)
+    assert str(caught.value).split("\n")[0] == (
+        "rows[...] = v changes the array of `rows`, which another name, a container or a view has too and would see "
+        "change in NumPy. Write rows = rows.copy() before")

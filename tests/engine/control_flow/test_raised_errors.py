@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
-from fxgrad import grad, jacfwd, jit, lax, python_control_flow, vmap
+from fxgrad import debug, grad, jacfwd, jit, lax, python_control_flow, vmap
 from fxgrad import numpy as fnp
 from fxgrad.errors import CheckError, ControlFlowError
 from tests.engine.control_flow.assertions import (
@@ -491,3 +493,41 @@ def test_a_change_that_others_would_see_is_not_caught() -> None:
 
     with pytest.raises(ControlFlowError, match=r"changes the array of `b`, which another name"):
         jit(python_control_flow(changed))(0.5)
+
+
+def test_what_a_function_prints_before_it_raises_is_printed_once(capfd: Any) -> None:
+    seen: list[float] = []
+
+    def function(x: Any) -> Any:
+        print("x is", x)  # noqa: T201
+        debug.callback(lambda x: seen.append(float(x)), x)
+        if x > 0:
+            raise ValueError("positive")
+        return x
+
+    with pytest.raises(ValueError, match="positive"):
+        jit(python_control_flow(function))(1.5)
+    jax.effects_barrier()
+    assert capfd.readouterr().out == "x is 1.5\n"
+    assert seen == [1.5]
+    assert jit(python_control_flow(function))(-2.0) == -2.0
+    jax.effects_barrier()
+    assert (capfd.readouterr().out, seen) == ("x is -2.0\n", [1.5, -2.0])
+
+
+def never_returns(x):
+    if x > 0:
+        raise ValueError("above")
+    elif x > -1:
+        raise KeyError("near")
+    else:
+        raise IndexError("below")
+
+
+def test_a_function_that_only_raises_gives_the_error_of_the_side_that_it_takes():
+    converted = python_control_flow(never_returns)
+    outer = jit(lambda x: converted(x) * 2)
+    for call in (jit(converted), outer, jit(grad(converted)), jit(lambda x: jit(converted)(x))):
+        for x, error in ((1.0, ValueError), (-0.5, KeyError), (-2.0, IndexError), (1.0, ValueError)):
+            with pytest.raises(error):
+                call(x)
