@@ -36,7 +36,7 @@ class Array(np.ndarray):
     array([0. , 0.5, 0.5], dtype=float32)
     """
 
-    origin: Any
+    origin: Any = None
     """The array of jax's whose memory this is, if `as_known` made it of one."""
 
     def __repr__(self) -> str:
@@ -139,8 +139,9 @@ class _OriginAttribute(HintAttribute):
     """An attribute that jax's arrays alone have, such as `x.sharding`, if the memory is that of one."""
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        origin = None if instance is None else vars(instance).get("origin")
-        return super().__get__(instance, owner) if origin is None else getattr(origin, self.name)
+        if instance is None or instance.origin is None:
+            return super().__get__(instance, owner)
+        return getattr(instance.origin, self.name)
 
 
 for _name in ("addressable_data", "addressable_shards", "committed", "copy_to_host_async", "delete", "format",
@@ -151,7 +152,7 @@ for _name in ("addressable_data", "addressable_shards", "committed", "copy_to_ho
 
 def origin_of(array: Any) -> Any:
     """Return the array of jax's that `as_known` made `array` of; `array` itself if it made none."""
-    return vars(array).get("origin", array) if type(array) is Array else array
+    return array if type(array) is not Array or array.origin is None else array.origin
 
 
 def freeze_result(value: Any, operands: Sequence[Any] = ()) -> Any:

@@ -121,11 +121,11 @@ def with_predicates(program: Program) -> Program:
 
 
 def _with_predicates(program: Program) -> Program:
-    made = definitions(program)
     equations: list[Equation] = []
     for equation in program.equations:
         equation = rewrite_programs(equation, lambda region: with_predicates(region.program))  # noqa: PLW2901
-        maker = made.get(equation.inputs[0]) if equation.primitive is cond_p else None  # type: ignore[call-overload]
+        index = equation.inputs[0] if equation.primitive is cond_p else None
+        maker = definitions(program).get(index) if type(index) is Variable else None
         if maker is not None and maker.primitive is convert_element_type_p and (
                 maker.inputs[0].aval.dtype == dtypes.bool_ and len(equation.params["branches"]) == 2):
             equation = equation.replace([maker.inputs[0], *equation.inputs[1:]])  # noqa: PLW2901
