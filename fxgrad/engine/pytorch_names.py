@@ -203,7 +203,7 @@ def _raising_expression(traceback: TracebackType) -> str:
     return source_line(code.co_filename, first).encode()[begin:end].decode(errors="replace")
 
 
-class _HintAttribute:
+class HintAttribute:
     """An attribute that raises a hint; a `__getattr__` would make all other attributes slower."""
 
     def __init__(self, name: str) -> None:
@@ -217,11 +217,11 @@ def add_hint_attributes(arrays: _Class) -> _Class:
     """Give the class of arrays an attribute with a hint for each PyTorch name that it lacks; `dir` omits them."""
     for name in SENTENCES:
         if not hasattr(arrays, name):
-            setattr(arrays, name, _HintAttribute(name))
+            setattr(arrays, name, HintAttribute(name))
     listed: Any = arrays.__dir__
 
     def names(self: Any) -> list[str]:
-        return [name for name in listed(self) if not isinstance(vars(arrays).get(name), _HintAttribute)]
+        return [name for name in listed(self) if not isinstance(vars(arrays).get(name), HintAttribute)]
     arrays.__dir__ = names  # type: ignore[assignment]
     return arrays
 

@@ -93,16 +93,17 @@ def _code_and_line(error: BaseException) -> Place:
 
 def user_location(error: BaseException) -> str | None:
     """Return the user's innermost line that an error passed, as messages name it; None if there is none."""
-    place = _code_and_line(error)
-    return None if place is None else f"{file_name(place[0].co_filename)}:{place[1]} (in {place[0].co_name})"
+    return line_at(_code_and_line(error)) or None
 
 
 def user_line() -> str:
     """Return the user's own line as `file:line (in function)`, for the end of a message; "" if there is none."""
-    frame = user_frame()
-    if frame is None:
-        return ""
-    return f"{file_name(frame.f_code.co_filename)}:{frame.f_lineno} (in {frame.f_code.co_name})"
+    return line_at(running_place())
+
+
+def line_at(place: Place) -> str:
+    """Return a place of the user's code as `user_line` does."""
+    return "" if place is None else f"{file_name(place[0].co_filename)}:{place[1]} (in {place[0].co_name})"
 
 
 def file_name(filename: str) -> str:

@@ -8,7 +8,7 @@ import linecache
 import threading
 from itertools import islice
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from fxgrad.engine import user_lines
 from fxgrad.engine.caches import cached
@@ -48,7 +48,7 @@ def running_code(frame: FrameType | None = None) -> RunningCode:
     begin, end = span
     statement: ast.stmt | None = None
     expression: ast.expr | None = None
-    for node in ast.walk(tree):  # outer nodes come before inner ones
+    for node in walk_tree(tree):  # outer nodes come before inner ones
         if isinstance(node, ast.stmt | ast.expr) and (node.lineno, node.col_offset) <= begin and end <= (
                 node.end_lineno or node.lineno, node.end_col_offset or node.col_offset):
             if isinstance(node, ast.stmt):
@@ -86,7 +86,7 @@ def _span(frame: FrameType) -> tuple[tuple[int, int], tuple[int, int]] | None:
 _parsing = threading.Lock()
 
 
-@cached("parsed source texts", 32)
+@cached("parsed source texts", 128)
 def parse_source(source: str) -> ast.Module | None:
     """Parse source text, one at a time, since threads in `ast.parse` fail; None for invalid text.
 
@@ -99,15 +99,33 @@ def parse_source(source: str) -> ast.Module | None:
         return None
 
 
-def copy_tree(node: Any) -> Any:
-    """Return a copy of a syntax tree."""
-    if isinstance(node, list):
-        return [copy_tree(each) for each in node]
-    if not isinstance(node, ast.AST) or isinstance(node, ast.expr_context):
-        return node
+Node = TypeVar("Node", bound=ast.AST)
+
+
+def walk_tree(node: ast.AST) -> list[ast.AST]:
+    """Return the nodes of a syntax tree as `ast.walk` yields them, in half of its time."""
+    found = [node]
+    for outer in found:
+        for field in outer._fields:
+            value = getattr(outer, field, None)
+            if type(value) is list:
+                found += [each for each in value if isinstance(each, ast.AST)]
+            elif isinstance(value, ast.AST):
+                found.append(value)
+    return found
+
+
+def copy_tree(node: Node) -> Node:
+    """Return a copy of a syntax tree, which shares nodes without fields, such as operators."""
     copied = type(node).__new__(type(node))
-    for name, value in vars(node).items():
-        setattr(copied, name, copy_tree(value) if isinstance(value, list | ast.AST) else value)
+    fields = vars(copied)
+    fields.update(vars(node))
+    for name in node._fields:
+        value = fields.get(name)
+        if type(value) is list:
+            fields[name] = [copy_tree(each) if isinstance(each, ast.AST) else each for each in value]
+        elif isinstance(value, ast.AST) and value._fields:
+            fields[name] = copy_tree(value)
     return copied
 
 

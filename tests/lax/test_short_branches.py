@@ -68,3 +68,29 @@ def test_jax_agrees_about_a_loop_of_branches():
     with jax.enable_x64(True):
         np.testing.assert_allclose(fxgrad.jit(ours)(0.7), jax.jit(theirs)(0.7), rtol=1e-13)
         np.testing.assert_allclose(fxgrad.jit(fxgrad.grad(ours))(0.7), jax.jit(jax.grad(theirs))(0.7), rtol=1e-12)
+
+
+def test_a_bool_chooses_without_an_index_that_is_compared():
+    """Wherever the branches stand; an index that something else reads is kept."""
+    def short(x):
+        return lax.cond(x > 0, fnp.tanh, lambda x: 2 * x, x)
+
+    def steps(x):
+        return lax.fori_loop(0, 5, lambda _, x: lax.cond(x > 0, fnp.tanh, lambda x: 2 * x, x), x)
+
+    def arrays(x):
+        return lax.cond(x[0] > 0, fnp.tanh, lambda x: 2 * x, x)
+
+    def counted(x):
+        index = fnp.asarray(x > 0).astype("int32")
+        return lax.switch(index, [fnp.tanh, lambda x: 2 * x], x), index
+
+    for function in (short, steps, fxgrad.grad(short), fxgrad.grad(fxgrad.grad(steps))):
+        assert "i32>" not in text_of(function, 0.3)
+        for x in (0.3, -0.3):
+            np.testing.assert_allclose(fxgrad.jit(function)(x), function(x), rtol=1e-14)
+    for sign in (1.0, -1.0):
+        for function, x in ((arrays, 0.3 * np.ones(3)), (counted, 0.3)):
+            for found, expected in zip(jax.tree.leaves(fxgrad.jit(function)(sign * x)),
+                                       jax.tree.leaves(function(sign * x)), strict=True):
+                np.testing.assert_allclose(found, expected, rtol=1e-15)

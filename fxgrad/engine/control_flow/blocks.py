@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 import random
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import CellType, FunctionType
 from typing import Any, NamedTuple, Protocol, Self
@@ -36,7 +37,7 @@ from fxgrad.engine.frontend.views import is_view
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.user_lines import at_user_line, user_line
+from fxgrad.engine.user_lines import at_user_line, line_at, running_place, user_line
 from fxgrad.errors import ConcretizationError, ControlFlowError, MutationError
 from fxgrad.numpy.indexing import getitem
 
@@ -47,7 +48,7 @@ class Block:
     """A block whose condition is traced: it is traced once, whether it runs or not, and however often."""
 
     def __init__(self, what: str, *, repeats: bool) -> None:
-        self.what, self.line = what, user_line()
+        self.what, self._place = what, running_place()
         self.parent = block.get()
         self.repeats: bool = repeats or (self.parent is not None and self.parent.repeats)
         self.depth: int = 1 if self.parent is None else self.parent.depth + 1
@@ -71,6 +72,11 @@ class Block:
         tries.reset(self._tries)
 
     @property
+    def line(self) -> str:
+        """The user's line, as messages name it."""
+        return line_at(self._place)
+
+    @property
     def text(self) -> str:
         """The block as messages name it."""
         return f"the traced `{self.what}` at {self.line}"
@@ -78,6 +84,30 @@ class Block:
 
 block: ContextVar[Block | None] = ContextVar("traced_block", default=None)
 tries: ContextVar[int] = ContextVar("blocks_of_try", default=0)
+
+
+class ProbeEnds(BaseException):
+    """A probed turn of a loop ends: a traced condition decides whether it is the last one."""
+
+
+_probe: ContextVar[tuple[Sequence[CellType], Block | None]] = ContextVar("probed_turn", default=((), None))
+
+
+@contextmanager
+def probed_turn(flags: Sequence[CellType]) -> Iterator[None]:
+    """Within the block Python runs a turn of a loop that these flags end, to see whether they are traced."""
+    token = _probe.set((flags, block.get()))
+    try:
+        yield
+    finally:
+        _probe.reset(token)
+
+
+def end_probe(flag: CellType) -> None:
+    """Raise `ProbeEnds` if code of a probed turn itself, in no traced block, sets a flag to a traced value."""
+    flags, around = _probe.get()
+    if around is block.get() and any(flag is each for each in flags):
+        raise ProbeEnds
 
 
 class SideRaisesError(Exception):

@@ -425,7 +425,7 @@ def _select(predicate: Any, then: Any, other: Any) -> Any:
     """Return one of two scalars, chosen by the predicate."""
     if aval_of(then).dtype == dtypes.bool_:
         if _is_known(other, False):
-            return and_(predicate, then)
+            return predicate if _is_known(then, True) else and_(predicate, then)
         if _is_known(then, True):
             return or_(predicate, other)
     return select_n(predicate, other, then)

@@ -23,6 +23,7 @@ from fxgrad.engine.control_flow.names import (
     parameter_names,
     walk_scope,
 )
+from fxgrad.engine.user_source import walk_tree
 
 CHANGING_METHODS = ("sort", "fill")
 """Methods that change an array in place."""
@@ -85,15 +86,15 @@ def passed_names(nodes: Nodes) -> list[tuple[str, ast.expr, int | str]]:
 
 def rebound_names(nodes: Nodes) -> set[str]:
     """Return the names that the nodes give another object; an operator such as `+=` changes an array in place."""
-    walked = [*walk_scope(nodes)]
-    augmented = {id(node.target) for node in walked if isinstance(node, ast.AugAssign)}
-    named = [node for node in walked if isinstance(node, ast.Name)]
+    scope = walk_scope(nodes)
+    augmented = {id(node.target) for node in scope if isinstance(node, ast.AugAssign)}
+    named = [node for node in scope if isinstance(node, ast.Name)]
     names = {node.id for node in named if not isinstance(node.ctx, ast.Load) and id(node) not in augmented}
-    others = bound_names(nodes) - {node.id for node in named}
-    for node in walked:
+    others = bound_names(scope) - {node.id for node in named}
+    for node in scope:
         if not isinstance(node, SCOPES):
             continue
-        declared = {name for each in ast.walk(node) if isinstance(each, ast.Nonlocal) for name in each.names}
+        declared = {name for each in walk_tree(node) if isinstance(each, ast.Nonlocal) for name in each.names}
         names |= declared
     return names | others
 
@@ -151,7 +152,8 @@ def _nonlocal_names(node: FunctionNode) -> set[str]:
 
 def changes_in(body: Nodes) -> Changes:
     """Return what statements change, without the functions nested in them."""
-    return Changes(stored_names(body), passed_names(body), set(), set())
+    scope = walk_scope(body)
+    return Changes(stored_names(scope), passed_names(scope), set(), set())
 
 
 def changed_names(changes: Changes) -> set[str]:
@@ -179,7 +181,7 @@ def changes_until_rebound(names: set[str], body: Sequence[ast.stmt], nested: Ite
     return found
 
 
-def second_names(body: Sequence[ast.stmt]) -> set[str]:
+def second_names(body: Nodes) -> set[str]:
     """Return the names that can be unset where they are dead, and whose objects may have another name.
 
     Of `best = current` both, of `row = table[i]` and `for row in table` the first, which may be a view.

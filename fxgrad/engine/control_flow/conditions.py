@@ -11,11 +11,20 @@ import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check_raise
-from fxgrad.engine.control_flow.blocks import Text, Thunk, block, is_unknown, refuse, refuse_in_try, template
+from fxgrad.engine.control_flow.blocks import (
+    Text,
+    Thunk,
+    block,
+    end_probe,
+    is_unknown,
+    refuse,
+    refuse_in_try,
+    template,
+)
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.branches import choose
 from fxgrad.engine.control_flow.structures import OptionalValue
-from fxgrad.engine.control_flow.variables import Passed, names_of_block, truth
+from fxgrad.engine.control_flow.variables import Passed, cells_of, names_of_block, truth
 from fxgrad.engine.ops.comparison import not_ as logical_not
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
@@ -23,14 +32,17 @@ from fxgrad.errors import FxgradError
 
 
 def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Sequence[str], stored: Sequence[str],
-        passed: Passed, what: str = "if", returned: bool | None = None, optional: Sequence[str] = ()) -> None:
+        passed: Passed, what: str = "if", returned: bool | None = None, optional: Sequence[str] = (),
+        stops: str = "") -> None:
     """Run `then` or `other`; `what` is "rest" for code that a `break`, `continue` or `return` skips.
 
     `returned` is the condition for which the function has returned, so that it uses no variable afterwards. Variables
-    that are `optional` may be None on one side.
+    that are `optional` may be None on one side. `stops` is the flag of the loop around that one side alone ends.
     """
     if is_unknown(condition):
         refuse_in_try("if")
+        if stops:
+            end_probe(cells_of(then, other)[stops])
         stage_branch(condition, then, other, names_of_block(live, (), stored, passed, optional), what, returned)
     elif condition:
         then()

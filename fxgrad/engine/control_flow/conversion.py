@@ -12,7 +12,7 @@ from fxgrad.engine import tree
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.control_flow.blocks import LocalContainers, refuse
 from fxgrad.engine.control_flow.names import GIVES_NONE, OPERATORS, is_generated
-from fxgrad.engine.control_flow.nodes import constant, placed
+from fxgrad.engine.control_flow.nodes import constant, define_function, placed
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
 from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
@@ -20,7 +20,7 @@ from fxgrad.engine.tracebacks import shorten_traceback
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.transparency.sources import FUTURE, code_key, nested_codes, syntax_tree
 from fxgrad.engine.user_lines import at_user_line, file_name, function_name, is_user_file
-from fxgrad.engine.user_source import copy_tree
+from fxgrad.engine.user_source import copy_tree, walk_tree
 from fxgrad.errors import ConcretizationError, ControlFlowError, UnsupportedError
 
 _conversions = Cache("converted control flow", 1024)
@@ -151,7 +151,7 @@ def _convert(function: FunctionType) -> CodeType | str:
         return (f"it is a generator ({file_name(code.co_filename)}:{code.co_firstlineno}), whose turns are asked for "
                 "from outside. Return a list, or use fxgrad.lax.scan")
     called = set() if all(_SCOPES.isdisjoint(each.co_names) for each in nested_codes(code)) else {
-        each.func.id for each in ast.walk(node) if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)}
+        each.func.id for each in walk_tree(node) if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)}
     if looks := sorted(called & _SCOPES):
         return (f"it calls {looks[0]}(), which sees variables by name "
                 f"({file_name(code.co_filename)}:{code.co_firstlineno}). Use the variables themselves")
@@ -167,17 +167,15 @@ def _compile(function: FunctionType, node: ast.FunctionDef | ast.Lambda) -> Code
         inner: list[ast.stmt] = [node]
     else:
         inner = [placed(ast.Expr(node), node)]
-    for each in ast.walk(node.args):
+    for each in walk_tree(node.args):
         if isinstance(each, ast.arg):
             each.annotation = None
     node.args.defaults = [constant(None, node) for _ in node.args.defaults]
     node.args.kw_defaults = [each and constant(None, node) for each in node.args.kw_defaults]
-    arguments = ast.arguments([], [ast.arg(name) for name in free], None, [], [], None, [])
-    around: ast.stmt = placed(ast.FunctionDef("~around", arguments, inner, []), node)
+    around: ast.stmt = define_function("~around", inner, free, node)
     if (owner := _class_of(code)) is not None:  # so that private names are those of the class
         around = placed(ast.ClassDef(owner, [], [], [around], []), node)
-    module = ast.Module([around], [])
-    compiled = compile(ast.fix_missing_locations(module), code.co_filename, "exec", flags=code.co_flags & FUTURE,
+    compiled = compile(ast.Module([around], []), code.co_filename, "exec", flags=code.co_flags & FUTURE,
                        dont_inherit=True)
     outside = next(each for each in nested_codes(compiled) if each.co_name == "~around")
     found = next(each for each in outside.co_consts if isinstance(each, CodeType))

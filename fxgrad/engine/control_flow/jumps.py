@@ -24,6 +24,7 @@ from fxgrad.engine.control_flow.names import (
     walk_scope,
 )
 from fxgrad.engine.control_flow.nodes import assign, constant, load, placed
+from fxgrad.engine.user_source import walk_tree
 
 Block = list[ast.stmt]
 
@@ -153,7 +154,10 @@ class JumpLowering:
 
     def _if(self, out: Block, statement: ast.If, rest: Sequence[ast.stmt], loop: tuple[str, str] | None,
             ) -> tuple[set[str], Sequence[ast.stmt]]:
-        """Append a branch; what follows moves into the side that alone reaches it."""
+        """Append a branch; what follows moves into the side that alone reaches it.
+
+        `stops` of a branch is the flag of the loop that exactly one side ends, whatever else happens on that side.
+        """
         body, other = [*statement.body], [*statement.orelse]
         falls, other_falls = falls_through(body), falls_through(other)
         if not (falls and other_falls):
@@ -169,6 +173,10 @@ class JumpLowering:
             branch.returned = True  # type: ignore[attr-defined]
         elif not other_falls and more == {RETURNED}:
             branch.returned = False  # type: ignore[attr-defined]
+        if loop is not None and (loop[0] in jumps) != (loop[0] in more):
+            last = (body if loop[0] in jumps else other)[-1]
+            if isinstance(last, ast.Assign) and loop[0] in bound_names(last.targets):
+                branch.stops = loop[0]  # type: ignore[attr-defined]
         out.append(branch)
         self._mark_raise(out)
         return jumps | more, rest
@@ -210,8 +218,8 @@ class JumpLowering:
         self._whiles += isinstance(statement, ast.While)
         body, jumps = self._block(statement.body, (stops, skips))
         self._whiles -= isinstance(statement, ast.While)
-        if skips in jumps:
-            body.insert(0, assign(skips, constant(False, statement), statement))
+        # A turn begins with neither set, so that its program need not read them.
+        body[:0] = [assign(flag, constant(False, statement), statement) for flag in (stops, skips) if flag in jumps]
         flags = [flag for flag in (stops, RETURNED) if flag in jumps]
         jumped = list(flags)
         loop: ast.While | ast.For
@@ -304,7 +312,7 @@ def _results(statement: ast.While | ast.For) -> set[str]:
     else:
         found &= _assigned(statement.orelse)
     found -= read_names(inside) | bound_names(inside[-1:])
-    found -= {node.id for each in statement.body for node in ast.walk(each)
+    found -= {node.id for each in statement.body for node in walk_tree(each)
               if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del)}
     return set() if nested_functions(statement.body) else found
 
@@ -448,7 +456,7 @@ def _captured(pattern: ast.pattern, value: ast.expr) -> list[tuple[str, ast.expr
 def _copied(value: ast.expr, place: ast.AST) -> ast.expr:
     """Return a copy of a generated expression, at a place of the user's code."""
     found = copy.deepcopy(value)
-    for node in ast.walk(found):
+    for node in walk_tree(found):
         if isinstance(node, ast.expr):
             placed(node, place)
     return found

@@ -84,12 +84,11 @@ from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import convert, zeros
 from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.user_lines import user_line
 from fxgrad.lax.bodies import trace_body
 
 
 class Counter(NamedTuple):
-    """The number of turns of a `for` loop, and the item of each, by its number."""
+    """The number of turns of a `for` loop, which may be traced, and the item of each, by its number."""
 
     length: Any
     item: Callable[[Any], Any]
@@ -148,7 +147,7 @@ class _Loop:
         self.shared: dict[str, dict[int, list[Any]]] = {name: {0: [_elements_of(before[name])]} for name in names.live
                                                         if (name in cells and name not in owned and (
                                                             _is_elements(before[name])))}
-        self.counter, self.line = counter, user_line()
+        self.counter = counter
         self.containers = Containers(cells)
         self.names = [name for name in dict.fromkeys(names.live) if name in cells]
         self.set_first = {name for name in self.names if guaranteed and name not in names.turn
@@ -456,7 +455,8 @@ class _Loop:
             more = None
             if counter is not None:
                 number, *tracers = tracers
-                more = lt(number, convert(counter.length, _COUNTER.dtype))
+                more = lt(number, Literal(counter.length, _COUNTER) if isinstance(counter.length, int) else
+                          convert(counter.length, _COUNTER.dtype))
             write(self.cells, self.containers.write(self._values_of(tracers)))
             with Block(self.what, repeats=True) as around:
                 value = test()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+
+from fxgrad.engine.user_source import walk_tree
 
 Nodes = ast.AST | Sequence[ast.AST]
 FunctionNode = ast.FunctionDef | ast.Lambda
@@ -36,30 +38,39 @@ _WITHOUT_NAMES = frozenset({ast.Constant, ast.Attribute, ast.Call, ast.BinOp, as
 """The most frequent nodes that bind no name themselves."""
 
 
-def walk_scope(nodes: Nodes) -> Iterator[ast.AST]:
-    """Yield nodes of the scope, without operators: of nested functions and classes the node alone, and what their
-    definition evaluates.
+class Scope(list[ast.AST]):
+    """The nodes of a scope, walked once for all that asks about them until the tree is changed; `roots` hold them."""
+
+    roots: Sequence[ast.AST]
+
+
+def walk_scope(nodes: Nodes) -> Scope:
+    """Return the nodes of the scope, outer ones first, without operators: of nested functions and classes the node
+    alone, and what their definition evaluates.
     """
-    waiting: list[ast.AST] = [nodes] if isinstance(nodes, ast.AST) else list(nodes)
-    while waiting:
-        node = waiting.pop()
-        yield node
+    if type(nodes) is Scope:
+        return nodes
+    roots = [nodes] if isinstance(nodes, ast.AST) else nodes
+    found = Scope(roots)
+    found.roots = roots
+    for node in found:
         fields = _INNER.get(type(node))
         if fields is None:
             if isinstance(node, ast.ClassDef):
-                waiting += [*node.bases, *node.keywords, *node.decorator_list]
+                found += [*node.bases, *node.keywords, *node.decorator_list]
                 continue
             if isinstance(node, FUNCTIONS):
-                waiting += [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
-                waiting += [] if isinstance(node, ast.Lambda) else node.decorator_list
+                found += [*node.args.defaults, *(default for default in node.args.kw_defaults if default is not None)]
+                found += [] if isinstance(node, ast.Lambda) else node.decorator_list
                 continue
             fields = node._fields  # of a kind of this package
         for field in fields:
             value = getattr(node, field, None)
             if type(value) is list:
-                waiting += [each for each in value if isinstance(each, ast.AST)]
+                found += [each for each in value if isinstance(each, ast.AST)]
             elif isinstance(value, ast.AST):
-                waiting.append(value)
+                found.append(value)
+    return found
 
 
 def bound_names(nodes: Nodes) -> set[str]:
@@ -102,17 +113,17 @@ def dotted(node: ast.expr) -> list[str]:
 
 
 def _comprehension_targets(node: ast.AST) -> set[str]:
-    return {each.id for generator in node.generators for each in ast.walk(generator.target)  # type: ignore[attr-defined]
+    return {each.id for generator in node.generators for each in walk_tree(generator.target)  # type: ignore[attr-defined]
             if isinstance(each, ast.Name)}
 
 
 def _bound_outside_comprehensions(nodes: Nodes) -> set[str]:
     found: set[str] = set()
-    waiting: list[ast.AST] = [nodes] if isinstance(nodes, ast.AST) else list(nodes)
+    waiting: list[ast.AST] = [*walk_scope(nodes).roots]
     while waiting:
         node = waiting.pop()
         if isinstance(node, _COMPREHENSIONS):
-            found.update(each.target.id for each in ast.walk(node) if isinstance(each, ast.NamedExpr))
+            found.update(each.target.id for each in walk_tree(node) if isinstance(each, ast.NamedExpr))
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             found.add(node.id)
         elif not isinstance(node, SCOPES):

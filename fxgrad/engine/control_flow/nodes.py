@@ -11,7 +11,9 @@ Node = TypeVar("Node", bound=ast.AST)
 
 def placed(node: Node, at: ast.AST) -> Node:
     """Return a node, with the place of another."""
-    return ast.copy_location(node, at)
+    node.lineno, node.col_offset = at.lineno, at.col_offset  # type: ignore[attr-defined]
+    node.end_lineno, node.end_col_offset = at.end_lineno, at.end_col_offset  # type: ignore[attr-defined]
+    return node
 
 
 def load(name: str, at: ast.AST) -> ast.Name:
@@ -36,13 +38,13 @@ def assign(name: str, value: ast.expr, at: ast.AST) -> ast.Assign:
 
 def define_function(name: str, body: list[ast.stmt], parameters: Sequence[str], at: ast.AST) -> ast.FunctionDef:
     """Return the definition of a function."""
-    return placed(ast.FunctionDef(name, _arguments(parameters), body, []), at)
+    return placed(ast.FunctionDef(name, _arguments(parameters, at), body, []), at)
 
 
 def make_lambda(parameters: Sequence[str], body: ast.expr) -> ast.Lambda:
     """Return a lambda expression; a keyword `~` marks it as generated."""
-    arguments = _arguments(parameters)
-    arguments.kwonlyargs, arguments.kw_defaults = [ast.arg("~")], [constant(None, body)]
+    arguments = _arguments(parameters, body)
+    arguments.kwonlyargs, arguments.kw_defaults = [placed(ast.arg("~"), body)], [constant(None, body)]
     return placed(ast.Lambda(arguments, body), body)
 
 
@@ -51,5 +53,6 @@ def thunk(body: ast.expr) -> ast.Lambda:
     return make_lambda([], body)
 
 
-def _arguments(names: Sequence[str]) -> ast.arguments:
-    return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
+def _arguments(names: Sequence[str], at: ast.AST) -> ast.arguments:
+    """Return the parameters of a function, without defaults."""
+    return ast.arguments([], [placed(ast.arg(name), at) for name in names], None, [], [], None, [])

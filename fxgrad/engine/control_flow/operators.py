@@ -34,6 +34,7 @@ from fxgrad.engine.control_flow.arrays import (
 from fxgrad.engine.control_flow.blocks import (
     UNSET,
     Place,
+    ProbeEnds,
     Thunk,
     attributed,
     block,
@@ -48,6 +49,7 @@ from fxgrad.engine.control_flow.blocks import (
     may_be,
     mutable,
     printed,
+    probed_turn,
     raising,
     rebinding,
     refusals,
@@ -191,15 +193,22 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
         for item in items:
             body(item)
         return
-    cells = cells_of(stopped, body)
-    mark = None if current.get() is None else Mark(cells)
+    counted = None if current.get() is None else as_sequence(iterable)
+    mark = None if counted is None else Mark(cells_of(stopped, body))
     rest = iter(items)
     for number, item in enumerate(rest):
         with _Turns() as prints, mark or nullcontext():
-            body(item)
-            stop = not_(stopped())
-            counted = as_sequence(iterable) if is_unknown(stop) and mark is not None and not number else None
-            if counted is not None and mark is not None:
+            is_probed = counted is not None and not number
+            try:
+                with probed_turn([*cells_of(stopped).values()] if is_probed else ()):
+                    body(item)
+                stop = not_(stopped())
+                is_staged = is_probed and is_unknown(stop)
+            except ProbeEnds:
+                is_staged = True
+            if is_staged:
+                assert counted is not None
+                assert mark is not None
                 prints.clear()
                 refuse_in_try("for")
                 mark.rewind()
@@ -226,9 +235,7 @@ def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, names: C
 
 def _stage_for(sequence: Sequences, body: FunctionType, stopped: FunctionType | None, names: Callable[[], Names],
                *, guaranteed: bool) -> None:
-    length = sequence.length if is_unknown(sequence.length) else convert(sequence.length, np.dtype("int64"))
-    counter = Counter(length, sequence.item)
-    loop("for", stopped, body, names(), counter, guaranteed=guaranteed)
+    loop("for", stopped, body, names(), Counter(sequence.length, sequence.item), guaranteed=guaranteed)
 
 
 def sequence(function: Any) -> Any:

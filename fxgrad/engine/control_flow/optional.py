@@ -12,7 +12,7 @@ def optional_names(function: FunctionNode) -> set[str]:
 
     Those that get the value of such a name are among them, and those that it asks about: `x is None`.
     """
-    nodes = [*walk_scope(function.body)]
+    nodes = walk_scope(function.body)
     found = {name.arg for name, default in zip(
         [*function.args.posonlyargs, *function.args.args][::-1], function.args.defaults[::-1], strict=False)
         if _may_be_none(default, set())} | {compared_with_none(node) for node in nodes if isinstance(node, ast.Compare)}

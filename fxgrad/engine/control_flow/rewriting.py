@@ -34,6 +34,8 @@ from fxgrad.engine.control_flow.names import (
     OPERATORS,
     RESULT,
     FunctionNode,
+    Nodes,
+    Scope,
     arrays_of,
     bound_names,
     dotted,
@@ -59,7 +61,7 @@ from fxgrad.engine.control_flow.rows import (
     is_transposed,
     with_numbered_rows,
 )
-from fxgrad.engine.user_source import copy_tree
+from fxgrad.engine.user_source import copy_tree, walk_tree
 
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _STORES = ("append", "extend", "insert", "setdefault", "update")
@@ -82,8 +84,8 @@ def _is_condition(node: ast.expr) -> bool:
 
 def _is_only_displays(node: ast.expr) -> bool:
     """Return whether an expression makes lists and dicts of constants, such as [], {} and [0.0] * n."""
-    return any(isinstance(each, _DISPLAYS) for each in ast.walk(node)) and not any(
-        isinstance(each, ast.Name | ast.Call) for each in ast.walk(node) if not isinstance(node, ast.BinOp))
+    return any(isinstance(each, _DISPLAYS) for each in walk_tree(node)) and not any(
+        isinstance(each, ast.Name | ast.Call) for each in walk_tree(node) if not isinstance(node, ast.BinOp))
 
 
 def is_kept(node: ast.AST) -> bool:
@@ -138,29 +140,30 @@ class _Rewriter(ast.NodeTransformer):
         head, body = node.body[:has_text], node.body[has_text:]
         if not body:
             return node
-        body = with_numbered_rows(body)
-        self._has_rows = any(isinstance(each, NumberedRows) for each in walk_scope(body))
-        body = JumpLowering().function(body)
-        nested = with_methods(nested_functions(body))
-        changes = [changes_in(body), *map(changes_by, nested)]
-        locals_ = sorted(bound_names(body) - self._global - self._outer - {*self._parameters})
-        locals_ += [GIVES_NONE] if returns_none(body) else []
+        body = JumpLowering().function(with_numbered_rows(body))
+        scope = walk_scope(body)
+        self._has_rows = any(isinstance(each, NumberedRows) for each in scope)
+        defined = nested_functions(scope)
+        nested = with_methods(defined)
+        changes = [changes_in(scope), *map(changes_by, nested)]
+        locals_ = sorted(bound_names(scope) - self._global - self._outer - {*self._parameters})
+        locals_ += [GIVES_NONE] if returns_none(scope) else []
         self._own = {*locals_, *self._parameters}
-        self._second_names = {*locals_} & second_names(body)
+        self._second_names = {*locals_} & second_names(scope)
         self._optional = (optional_names(node) & self._own) - set().union(
-            self._outer, *map(free_names, nested_functions(body)))
+            self._outer, *map(free_names, defined))
         self._around -= self._own
         self._changes = {name: each for name, each in self._changes.items() if name not in self._own}
         self._changes |= {each.name: changes_by(each) for each in nested
                           if isinstance(each, ast.FunctionDef) and each.name in self._own}
-        rebound, changed = rebound_names(body), self._changed_by_nested(body).union(*map(changed_names, changes))
+        rebound, changed = rebound_names(scope), self._changed_by_nested(scope).union(*map(changed_names, changes))
         self._changed = ({*self._parameters, *self._around} - rebound) & changed
         given_back = changes_until_rebound(rebound.intersection(self._parameters, changed), body, nested)
         self._changed |= given_back.keys()
         annotate(body, self._changed, self._outer)
         of_nested = set().union(*map(outer_places, nested)) & self._own
         lends = any(isinstance(each, ast.Call) and any(map(self._is_place, _arguments_of(each)))
-                    for each in walk_scope(body))
+                    for each in scope)
         parameters = self._entered(changes, given_back, start)
         rewritten = self._block(body)
         rewritten[:0] = parameters
@@ -223,8 +226,9 @@ class _Rewriter(ast.NodeTransformer):
         if hasattr(node, "raises"):
             return self._raising_branch(node, node.raises)
         then, other = self._new("then"), self._new("else")
-        changed = self._changed_names([*node.body, *node.orelse], node.test, node.live)  # type: ignore[attr-defined]
-        reads = self._places_of_nested([*node.body, *node.orelse])
+        scope = walk_scope([*node.body, *node.orelse])
+        changed = self._changed_names(scope, node.test, node.live)  # type: ignore[attr-defined]
+        reads = self._places_of_nested(scope)
         test, binds = node.test, [bound_names(node.body), bound_names(node.orelse)]
         defined = []
         for name, block, when in (then, node.body, True), (other, node.orelse, False):
@@ -242,7 +246,9 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(test, UnsetFlags) or hasattr(node, "returned"):
             what = "rest" if isinstance(test, UnsetFlags) else "if"
             args += [constant(what, test), constant(getattr(node, "returned", None), test)]
-        choose = self._with_optional(self._call("if_", args, test))
+        choose: Any = self._with_optional(self._call("if_", args, test))
+        if hasattr(node, "stops"):
+            choose.keywords.append(placed(ast.keyword("stops", constant(node.stops, test)), test))
         return [*defined, placed(ast.Expr(choose), test)]
 
     def _raising_branch(self, node: ast.If, raises: bool) -> ast.stmt:
@@ -271,8 +277,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_While(self, node: ast.While) -> Any:
         test, body = self._new("test"), self._new("body")
         flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
-        changed = self._changed_names(node.body, node.test, node.live, node.turn)  # type: ignore[attr-defined]
-        reads, binds = self._places_of_nested(node.body), bound_names(node.body)
+        scope = walk_scope(node.body)
+        changed = self._changed_names(scope, node.test, node.live, node.turn)  # type: ignore[attr-defined]
+        reads, binds = self._places_of_nested(scope), bound_names(scope)
         condition = self._condition(node.test)
         if flags:
             condition = self._call("boolean", [constant("and", node.test), self._unset(flags, node.test),
@@ -289,8 +296,9 @@ class _Rewriter(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> Any:
         body, stopped = self._new("body"), self._new("stopped")
         flags: tuple[str, ...] = node.flags  # type: ignore[attr-defined]
-        changed = self._changed_names([node.target, *node.body], node.iter, node.live, node.turn)  # type: ignore[attr-defined]
-        binds = bound_names([node.target, *node.body])
+        scope = walk_scope([node.target, *node.body])
+        changed = self._changed_names(scope, node.iter, node.live, node.turn)  # type: ignore[attr-defined]
+        binds = bound_names(scope)
         begin = placed(ast.Assign([self.visit(node.target)], load("~item", node.target)), node.target)
         rebinding = [placed(ast.Expr(check), node.target) for check in self._rebinding(
             bound_names(node.target), node.target)]
@@ -321,7 +329,7 @@ class _Rewriter(ast.NodeTransformer):
         yield
         self._certain = around
 
-    def _changed_names(self, body: Sequence[ast.AST], at: ast.AST, *live: set[str]) -> list[ast.expr]:
+    def _changed_names(self, body: Scope, at: ast.AST, *live: set[str]) -> list[ast.expr]:
         """Return the names that a block changes, for each set of live ones, and those whose arrays change in place.
 
         The last is a function that tells which names are arguments of functions that change them, if any are.
@@ -340,7 +348,7 @@ class _Rewriter(ast.NodeTransformer):
                    for (name, _, place), function in sorted(passed.items(), key=lambda each: repr(each[0]))]
         return [*lists, thunk(self._call("passed", entries, at))]
 
-    def _nested_in(self, body: Sequence[ast.AST]) -> set[str]:
+    def _nested_in(self, body: Nodes) -> set[str]:
         """Return the names of nested functions that a block reads, and of those that these read."""
         if not self._changes:
             return set()
@@ -352,17 +360,17 @@ class _Rewriter(ast.NodeTransformer):
                 waiting += self._changes[name].reads & self._changes.keys()
         return found
 
-    def _changed_by_nested(self, body: Sequence[ast.AST]) -> set[str]:
+    def _changed_by_nested(self, body: Nodes) -> set[str]:
         """Return the names whose arrays nested functions change that a block reads."""
         return set().union(*(self._changes[name].stored for name in self._nested_in(body)), set()) & (
             self._own | self._around)
 
-    def _rebound_by_nested(self, body: Sequence[ast.AST]) -> set[str]:
+    def _rebound_by_nested(self, body: Nodes) -> set[str]:
         """Return the names that nested functions rebind that a block reads."""
         return set().union(*(self._changes[name].rebound for name in self._nested_in(body)), set()) & (
             self._own | self._around)
 
-    def _places_of_nested(self, body: Sequence[ast.AST]) -> set[str]:
+    def _places_of_nested(self, body: Nodes) -> set[str]:
         """Return the names that nested functions rebind that a block reads, or whose arrays they change or pass.
 
         So are those whose arrays have rows that the block reads.
@@ -430,7 +438,7 @@ class _Rewriter(ast.NodeTransformer):
                                 self._block(each.body)) for each in node.cases]
         subject = self.visit(node.subject)
         if any(isinstance(each, ast.MatchSingleton) and each.value is not None
-               for case in node.cases for each in ast.walk(case.pattern)):
+               for case in node.cases for each in walk_tree(case.pattern)):
             subject = self._call("without_traced_bools", [subject], node.subject)
         return placed(ast.Match(subject, cases), node)
 
@@ -461,7 +469,7 @@ class _Rewriter(ast.NodeTransformer):
         for name in getattr(node, "given_back", ()):
             node.value = self._call("given_back", [thunk(load(name, node)), node.value], node)
         found = self._noting_rebinding(node, bound_names(node.targets))
-        lists = [each.value for target in node.targets for each in ast.walk(target)
+        lists = [each.value for target in node.targets for each in walk_tree(target)
                  if isinstance(each, ast.Starred) and isinstance(each.value, ast.Name)]
         return [*(found if isinstance(found, list) else [found]), *(
             placed(ast.Expr(self._call("fresh", [load(each.id, each)], each)), each)
@@ -597,7 +605,7 @@ class _Rewriter(ast.NodeTransformer):
             return value
         visited: ast.expr = self.visit(value)
         is_new = (isinstance(value, (*_DISPLAYS, ast.BinOp)) and any(
-            isinstance(each, _DISPLAYS) for each in ast.walk(value))) or (
+            isinstance(each, _DISPLAYS) for each in walk_tree(value))) or (
             isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice))
         return self._call("fresh", [visited], value) if is_new else visited
 
@@ -647,7 +655,7 @@ class _Rewriter(ast.NodeTransformer):
     def _index(self, node: ast.expr) -> ast.expr:
         """Return the expression for an index, which may have slices."""
         visited: ast.expr = self.visit(node)
-        if not any(isinstance(each, ast.Slice | ast.Starred) for each in ast.walk(node)):
+        if not any(isinstance(each, ast.Slice | ast.Starred) for each in walk_tree(node)):
             return visited
         return placed(ast.Subscript(self._operator("index", node), visited, ast.Load()), node)
 
@@ -851,8 +859,8 @@ class _Rewriter(ast.NodeTransformer):
         for each in node.values:
             if isinstance(each, ast.FormattedValue):
                 spec = each.format_spec
-                if spec is not None and not all(isinstance(part, ast.Constant) for part in ast.walk(spec) if isinstance(
-                        part, ast.expr) and part is not spec):
+                if spec is not None and not all(isinstance(part, ast.Constant) for part in walk_tree(spec)
+                                                if isinstance(part, ast.expr) and part is not spec):
                     visited: ast.expr = self.generic_visit(node)  # type: ignore[assignment]
                     return visited
                 text = "" if spec is None else "".join(part.value for part in spec.values)  # type: ignore[attr-defined]
@@ -896,4 +904,4 @@ def _arguments_of(node: ast.Call) -> list[ast.expr]:
 
 def _is_constant_index(index: ast.expr) -> bool:
     """Return whether an index is a number, or a slice with numbers for bounds."""
-    return all(isinstance(each, ast.Slice | ast.Constant | ast.expr_context) for each in ast.walk(index))
+    return all(isinstance(each, ast.Slice | ast.Constant | ast.expr_context) for each in walk_tree(index))

@@ -18,6 +18,7 @@ from typing import Any
 from fxgrad.engine.control_flow.changes import changed_by_call, rebound_names, stored_names
 from fxgrad.engine.control_flow.names import FUNCTIONS, free_names, nested_functions, walk_scope
 from fxgrad.engine.control_flow.nodes import placed
+from fxgrad.engine.user_source import walk_tree
 
 
 class NumberedRows(ast.Tuple):
@@ -57,7 +58,7 @@ def with_numbered_rows(body: list[ast.stmt]) -> list[ast.stmt]:
     # A name that is read outside of the loops that bind it has the last row there.
     inside = Counter[str]()
     for node in _outermost(body):
-        bound = {each.id for each in ast.walk(node.target) if isinstance(each, ast.Name)}
+        bound = {each.id for each in walk_tree(node.target) if isinstance(each, ast.Name)}
         inside.update({name: count for name, count in _uses([node]).items() if name in bound})
     uses = _uses(body)
     writer = _Loops(others, {name for name in uses if uses[name] != inside[name]})
@@ -73,7 +74,7 @@ def _outermost(body: Sequence[ast.AST]) -> list[ast.For]:
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             continue
         if isinstance(node, ast.For):
-            bound = frozenset(each.id for each in ast.walk(node.target) if isinstance(each, ast.Name))
+            bound = frozenset(each.id for each in walk_tree(node.target) if isinstance(each, ast.Name))
             if not bound & around:
                 found.append(node)
             around |= bound
@@ -82,7 +83,7 @@ def _outermost(body: Sequence[ast.AST]) -> list[ast.For]:
 
 
 def _uses(body: Sequence[ast.AST]) -> Counter[str]:
-    return Counter(each.id for node in body for each in ast.walk(node) if isinstance(each, ast.Name))
+    return Counter(each.id for node in body for each in walk_tree(node) if isinstance(each, ast.Name))
 
 
 def _bounds(node: ast.expr) -> list[ast.expr | None]:
@@ -111,7 +112,7 @@ def _is_simple(bound: ast.expr) -> bool:
     """Return whether a bound is computed from names and numbers, the same each time."""
     return all(isinstance(
         each, ast.Constant | ast.Name | ast.Attribute | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.Load)
-        for each in ast.walk(bound))
+        for each in walk_tree(bound))
 
 
 def is_transposed(node: ast.expr) -> bool:
@@ -164,7 +165,7 @@ def _changed_rows(node: ast.For, arrays_of_rows: Mapping[str, Collection[str]]) 
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return {each.id for each in walk_tree(node) if isinstance(each, ast.Name)}
 
 
 class _Loops(ast.NodeTransformer):

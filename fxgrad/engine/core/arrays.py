@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.pytorch_names import add_hint_attributes
+from fxgrad.engine.pytorch_names import HintAttribute, add_hint_attributes
 
 
 @add_hint_attributes
@@ -36,15 +36,8 @@ class Array(np.ndarray):
     array([0. , 0.5, 0.5], dtype=float32)
     """
 
-    origin: Any
+    origin: Any = None
     """The array of jax's whose memory this is, if `as_known` made it of one."""
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute that jax's arrays alone have, as `x.sharding`, if the memory is that of one."""
-        origin = None if name.startswith("_") else vars(self).get("origin")
-        if origin is None:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        return getattr(origin, name)
 
     def __repr__(self) -> str:
         return repr(np.asarray(self))
@@ -142,9 +135,24 @@ def wrap_array(value: Any) -> Any:
     return value.view(Array) if type(value) is np.ndarray else value
 
 
+class _OriginAttribute(HintAttribute):
+    """An attribute that jax's arrays alone have, such as `x.sharding`, if the memory is that of one."""
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None or instance.origin is None:
+            return super().__get__(instance, owner)
+        return getattr(instance.origin, self.name)
+
+
+for _name in ("addressable_data", "addressable_shards", "committed", "copy_to_host_async", "delete", "format",
+              "global_shards", "is_deleted", "is_fully_addressable", "is_fully_replicated", "is_ready",
+              "on_device_size_in_bytes", "sharding", "unsafe_buffer_pointer", "weak_type"):
+    setattr(Array, _name, _OriginAttribute(_name))
+
+
 def origin_of(array: Any) -> Any:
     """Return the array of jax's that `as_known` made `array` of; `array` itself if it made none."""
-    return vars(array).get("origin", array) if type(array) is Array else array
+    return array if type(array) is not Array or array.origin is None else array.origin
 
 
 def freeze_result(value: Any, operands: Sequence[Any] = ()) -> Any:

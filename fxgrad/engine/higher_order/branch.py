@@ -13,8 +13,9 @@ from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.analyses.fusing import ALIAS, CHEAP, EXPENSIVE, VIEW, fusion_kind
 from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
-from fxgrad.engine.core.program import Program, Variable
-from fxgrad.engine.core.regions import Region, region_roles, whole_region
+from fxgrad.engine.core.program import Equation, Program, Variable
+from fxgrad.engine.core.program_properties import definitions, memoize
+from fxgrad.engine.core.regions import Region, region_roles, rewrite_programs, whole_region
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.executors import numpy as numpy_executor
@@ -48,7 +49,7 @@ from fxgrad.engine.ops.comparison import eq
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.reductions import reduce_or
 from fxgrad.engine.ops.select import clamp, select_n
-from fxgrad.engine.ops.structural import convert, instantiate_zeros, zeros
+from fxgrad.engine.ops.structural import convert, convert_element_type_p, instantiate_zeros, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_program
@@ -61,8 +62,9 @@ Branches = tuple[Program, ...]
 
 
 def _abstract(index: Aval, *avals: Aval, branches: Branches) -> list[Aval]:
-    if index.shape != () or index.dtype != dtypes.int32:
-        raise DTypeError(f"cond: the index of the branch must be an int32 scalar, got {index}")
+    if index.shape != () or not (index.dtype == dtypes.int32 or (index.dtype == dtypes.bool_ and len(branches) == 2)):
+        raise DTypeError("cond: the index of the branch must be an int32 scalar, or a bool to choose between two, got "
+                         f"{index}")
     first, *rest = branches
     check_arguments("cond", first.in_avals, avals)
     for branch in rest:
@@ -95,16 +97,45 @@ A conditional of XLA's on a CPU costs as much; it is a function of its own for t
 
 def _emit(lax: Any, index: Any, *values: Any, branches: Branches) -> list[Any]:
     together = _out_avals(branches)
+    is_bool = getattr(index, "dtype", None) == dtypes.bool_  # after `with_predicates`
     if all(map(_is_short, branches)):
         last = np.int32(len(branches) - 1)
-        which = lax.gt(index, np.int32(0)) if last == 1 else lax.clamp(np.int32(0), index, last)
+        which = index if is_bool else lax.gt(index, np.int32(0)) if last == 1 else lax.clamp(np.int32(0), index, last)
         results = [xla_executor.emit(branch, values) for branch in branches]
         return [lax.select_n(which, *cases) for cases in zip(*results, strict=True)]
 
     def body(branch: Program) -> Any:
         return lambda *operands: [*map(xla_executor.as_varying, xla_executor.emit(branch, operands), together)]
-    outputs: list[Any] = lax.switch(index, [body(branch) for branch in branches], *values)
+    outputs: list[Any] = (lax.cond(index, *map(body, branches[::-1]), *values) if is_bool else
+                          lax.switch(index, [*map(body, branches)], *values))
     return outputs
+
+
+def with_predicates(program: Program) -> Program:
+    """Return the program, for XLA alone, in which a bool chooses between two branches, and not an index made of it.
+
+    XLA would compile the conversion and the comparison of each. Nested programs are rewritten too; the program itself
+    is returned if it has none.
+    """
+    return memoize(program, ("predicates",), lambda: _with_predicates(program))
+
+
+def _with_predicates(program: Program) -> Program:
+    equations: list[Equation] = []
+    for equation in program.equations:
+        equation = rewrite_programs(equation, lambda region: with_predicates(region.program))  # noqa: PLW2901
+        index = equation.inputs[0] if equation.primitive is cond_p else None
+        maker = definitions(program).get(index) if type(index) is Variable else None
+        if maker is not None and maker.primitive is convert_element_type_p and (
+                maker.inputs[0].aval.dtype == dtypes.bool_ and len(equation.params["branches"]) == 2):
+            equation = equation.replace([maker.inputs[0], *equation.inputs[1:]])  # noqa: PLW2901
+        equations.append(equation)
+    if equations == program.equations:
+        return program
+    read = {atom for equation in equations for atom in equation.inputs}.union(program.outputs)
+    return program.replace(equations=[
+        equation for equation in equations
+        if equation.primitive is not convert_element_type_p or equation.outputs[0] in read])
 
 
 def _is_short(program: Program) -> bool:
@@ -222,6 +253,7 @@ def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequen
                         ) -> tuple[list[Any], list[int | None]]:
     """Run every branch for all lanes and select each lane's result; values passed through stay unbatched."""
     refuse_effects("cond", branches)
+    index = convert(index, dtypes.int32)
     which = clamp(scalar_like(0, index), index, scalar_like(len(branches) - 1, index))
     results = []
     for number, branch in enumerate(branches):

@@ -55,8 +55,8 @@ def _roll(program: Program, way: Way) -> Program:
     inner = [_with_rolled_regions(equation, way) for equation in program.equations]
     if any(new is not old for new, old in zip(inner, program.equations, strict=True)):
         program = program.replace(equations=inner)
-    if any(var.aval.vma for var in program.inputs):
-        return program  # what one device of a mesh runs
+    if count_equations(program) < way.at_least or any(var.aval.vma for var in program.inputs):
+        return program  # too few for any copies, or what one device of a mesh runs
     # Derivatives inline named calls; so in compiled code, where nobody sees them, the others do too.
     flat = _without_named_calls(program) if way.in_place else program
     joined = join_padded_sums(merge_equal_equations(flat), way.at_least)

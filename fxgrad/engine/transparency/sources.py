@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import linecache
 import os
+import re
 from collections.abc import Iterator, Sequence
 from types import CodeType, FunctionType
 from typing import NamedTuple
 
 from fxgrad.engine.caches import Cache, cached
-from fxgrad.engine.user_source import parse_source
+from fxgrad.engine.user_source import parse_source, walk_tree
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 
@@ -38,13 +39,15 @@ def syntax_tree(function: FunctionType) -> FunctionNode | str:
 def _find(code: CodeType, module_globals: dict[str, object]) -> FunctionNode | str:
     if os.path.exists(code.co_filename):
         linecache.checkcache(code.co_filename)
-    text = "".join(linecache.getlines(code.co_filename, module_globals))
-    tree = parse_source(text) if text else None
-    if tree is None:
-        return f"its source is not found in {code.co_filename}"
-    places = [number for number, each in enumerate(tree.body)
-              if _first_line(each) <= code.co_firstlineno <= (each.end_lineno or 0)]
-    functions = _functions_of(text, code.co_filename, code.co_flags & FUTURE, tuple(places))
+    lines = linecache.getlines(code.co_filename, module_globals)
+    part, start = _block_around(lines, code.co_firstlineno)
+    found = _find_in(code, part, _imports_of("".join(lines)), start)
+    return found if not isinstance(found, str) else _find_in(code, "".join(lines))  # by the lines alone it is a guess
+
+
+def _find_in(code: CodeType, text: str, imports: str = "", start: int = 1) -> FunctionNode | str:
+    """Return the syntax tree of a code object in the text that begins at a line of its file, or why there is none."""
+    functions = _functions_of(text, imports, start, code.co_filename, code.co_flags & FUTURE, code.co_firstlineno)
     if isinstance(functions, str):
         return functions
     first = code.co_firstlineno, code.co_name
@@ -63,17 +66,44 @@ class _Functions(NamedTuple):
     trees: dict[tuple[int, str], list[FunctionNode]]
 
 
-@cached("functions of source texts", 1024)
-def _functions_of(text: str, filename: str, flags: int, places: tuple[int, ...]) -> _Functions | str:
-    """Return the functions in some statements of a file, by their numbers, or why they are not known.
+def _block_around(lines: Sequence[str], line: int) -> tuple[str, int]:
+    """Return the text of the statement of a module around a line, as indentation tells, and its first line."""
+    start = min(line, len(lines))
+    while start > 1 and lines[start - 1][0] in _WITHIN:
+        start -= 1
+    end, is_decorator = start, bool(lines) and lines[start - 1][0] == "@"
+    while end < len(lines) and (is_decorator or lines[end][0] in _WITHIN):
+        is_decorator &= lines[end][0] in _WITHIN or lines[end][0] == "@"
+        end += 1
+    return "".join(lines[start - 1:end]), start
 
-    They are compiled with the flags of `__future__` imports.
+
+_WITHIN = frozenset(" \t\n\r\f#)]}")
+"""The first characters of lines that begin no statement of a module."""
+
+
+@cached("imports of source texts", 64)
+def _imports_of(text: str) -> str:
+    """Return the imports of a module that no other statements surround."""
+    return "\n".join(_IMPORT.findall(text))
+
+
+_IMPORT = re.compile(r"^(?:import |from \S+ import (?:\([^)]*\))?).*", re.MULTILINE)
+
+
+@cached("functions of source texts", 1024)
+def _functions_of(text: str, imports: str, start: int, filename: str, flags: int, line: int) -> _Functions | str:
+    """Return the functions in the statements of a text around a line, or why they are not known.
+
+    `start` is the number of the first line. They are compiled after the imports of the text and those before it, whose
+    names are called in another way, with the flags of `__future__` imports.
     """
-    tree = parse_source(text)
-    assert tree is not None
-    chosen = [tree.body[place] for place in places]
-    imports = [each for each in _imports_in(tree.body) if each not in chosen]  # their names are called in another way
-    statements = ast.Module([*imports, *chosen], [])
+    tree, before = parse_source("\n" * (start - 1) + text) if text else None, parse_source(imports)
+    if tree is None or before is None:
+        return f"its source is not found in {filename}"
+    chosen = [each for each in tree.body if _first_line(each) <= line <= (each.end_lineno or 0)]
+    imports_in_text = [each for each in _imports_in(tree.body) if each not in chosen]
+    statements = ast.Module([*before.body, *imports_in_text, *chosen], [])
     try:
         compiled = compile(statements, filename, "exec", flags=flags, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError):
@@ -81,7 +111,7 @@ def _functions_of(text: str, filename: str, flags: int, places: tuple[int, ...])
     functions = _Functions({}, {})
     for code in nested_codes(compiled):
         functions.codes.setdefault((code.co_firstlineno, code.co_name), []).append(code)
-    for node in ast.walk(statements):
+    for node in (each for statement in chosen for each in walk_tree(statement)):
         if isinstance(node, ast.FunctionDef | ast.Lambda):
             name = node.name if isinstance(node, ast.FunctionDef) else "<lambda>"
             functions.trees.setdefault((_first_line(node), name), []).append(node)

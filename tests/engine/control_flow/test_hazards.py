@@ -1,6 +1,6 @@
 """Fifteen hazards of converting control flow: each works, or is refused by line."""
 
-# ruff: noqa: ISC004, PERF401, RET503, T201  (the functions are written as users write them)
+# ruff: noqa: ISC004, PERF401, RET503, RET508, T201  (the functions are written as users write them)
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 from fxgrad import grad, jit, make_program, python_control_flow, vmap
 from fxgrad.engine.frontend.flat import trace_flat
 from fxgrad.engine.tracing.trace import SHARED
+from fxgrad.engine.transparency import sources
 from fxgrad.errors import ConcretizationError, ControlFlowError, UnsupportedError
 from fxgrad.extend import Aval
 from tests.engine.control_flow import unconverted
@@ -584,3 +585,168 @@ def test_equal_functions_of_two_files(tmp_path):
     for name in ("one.py", "other.py"):
         with pytest.raises(ControlFlowError, match=rf"at {name}:3 \(in f\)$"):
             jit(python_control_flow(functions[name]))(1.0)
+
+
+LAYOUTS = '''"""Text
+def no_function(x):
+"""
+from __future__ import annotations
+import functools
+import numpy as np
+from numpy import (
+    abs as size,
+    linalg,
+)
+
+if not __doc__:
+    def f(x):
+        return x
+else:
+    def in_else(x):
+        return x if x > 0 else -x
+
+try:
+    def in_try(x):
+        return np.sin(x) if x > 0 else size(x)
+except ValueError:
+    pass
+
+@functools.wraps(
+    in_else,
+    assigned=(),
+)
+@functools.lru_cache(
+    None
+)
+def cached_maker(
+    a,
+):
+# a comment at the margin
+    """Text
+at the margin, and
+def inside(x): of a string
+    """
+    def made(x):
+        return a * x if x > 0 else linalg.norm([x, x])
+    return made
+
+class Model:
+    weight = 2.0
+
+    @staticmethod
+    def method(x):
+        return __class__.weight * x if x > 0 else x
+
+    pair = (lambda x: x if x > 0 else 1.0), \\
+        lambda x: x if x > 0 else 2.0
+
+broken = lambda x: (
+x if x > 0
+else 3.0
+)
+'''
+
+
+def test_functions_are_found_however_the_text_around_them_is_laid_out(tmp_path):
+    path = tmp_path / "layouts.py"
+    path.write_text(LAYOUTS)
+    exec(compile(LAYOUTS, str(path), "exec"), space := {"__name__": "layouts"})
+    functions = [space["in_else"], space["in_try"], space["cached_maker"](3.0), space["Model"].method,
+                 *space["Model"].pair, space["broken"]]
+    for function in functions:
+        for x in (1.5, -1.5):
+            np.testing.assert_allclose(jit(converted(function))(x), function(x), rtol=1e-15)
+    assert [function.__code__.co_firstlineno for function in functions] == [
+        number for number, line in enumerate(LAYOUTS.splitlines(), 1) if any(each in line for each in (
+            "in_else(x)", "in_try(x)", "made(x)", "@staticmethod", "pair =", "lambda x: x if x > 0 else 2.0",
+            "broken ="))]
+
+
+def test_a_function_is_read_without_the_rest_of_its_file(tmp_path, monkeypatch):
+    rest = "\n".join(f"def other_{number}(x):\n    return x\n" for number in range(50))
+    text = f"import numpy as np\n{rest}\ndef f(x):\n    return np.sin(x) if x > 0 else x\n{rest}"
+    path = tmp_path / "long_file.py"
+    path.write_text(text)
+    exec(compile(text, str(path), "exec"), space := {})
+    parsed = []
+    parse = sources.parse_source
+    monkeypatch.setattr(sources, "parse_source", lambda source: (parsed.append(source.strip()), parse(source))[1])
+    assert jit(converted(space["f"]))(-1.0) == -1.0
+    assert parsed == ["def f(x):\n    return np.sin(x) if x > 0 else x", "import numpy as np"]
+
+
+def test_a_turn_that_is_probed_ends_where_its_break_is_traced(capfd):
+    """It is run to see what is traced; what it has done is undone, and its body is recorded as that of the loop."""
+    entered = []
+
+    @contextlib.contextmanager
+    def noting(what):
+        entered.append(what)
+        yield
+        entered.append(what.upper())
+
+    def traced(x):
+        steps = []
+        for k in range(5):
+            print("turn", k)
+            with noting("with"):
+                if x > 3.0:
+                    break
+            x = x * 2.0
+        return x, steps
+
+    def both_ways(x):
+        for k in range(5):
+            if x > 3.0:
+                x = -x
+                break
+            else:
+                if k > 2:
+                    x = x + 100.0
+                    break
+                x = x * 2.0
+        return x
+
+    def both_sides(x):
+        for k in range(5):
+            if x > 3.0:
+                x = x + k
+                break
+            else:
+                x = x - k
+                break
+        return x
+
+    def known(x):
+        for k in range(5):
+            if x > 100.0:
+                x = x + 1.0
+            if k == 2:
+                break
+            x = 2.0 * x
+        return x
+
+    assert float(jit(converted(traced))(1.0)[0]) == 4.0
+    assert capfd.readouterr().out == "turn 0\nturn 1\nturn 2\n"
+    assert entered.count("with") == 2
+    for function in (both_ways, both_sides, known):
+        for x in (0.5, 1.0, 5.0, 200.0):
+            assert float(jit(converted(function))(x)) == function(x), (function.__name__, x)
+    assert "while" not in str(make_program(converted(known))(1.0))
+    assert "while" not in str(make_program(converted(both_sides))(1.0))
+
+
+def test_a_loop_that_breaks_is_written_as_by_hand():
+    def root(a):
+        x = a
+        for _ in range(50):
+            step = (x * x - a) / (2.0 * x)
+            x = x - step
+            if abs(step) < 1e-12:
+                break
+        return x
+
+    loop, = (each for each in make_program(converted(root))(2.0).equations if str(each.primitive) == "while")
+    body, = (region.program for region in loop.regions if region.role == "body")
+    assert [str(each.primitive) for each in body.equations] == [
+        "add", "mul", "sub", "mul", "div", "sub", "abs", "lt"]
