@@ -120,7 +120,7 @@ def _rows(array: Any) -> Iterator[Any]:
     yield from note_view(rows, (array,)) if len(array.shape) > 1 else rows
 
 
-def _astype(self: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True,
+def _astype(self: Any, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: bool = True, copy: bool = True,
             **options: Any) -> Any:
     """Return the array converted; with `copy=False` a NumPy array of that dtype already is returned itself.
 

@@ -110,14 +110,18 @@ def _histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: bool |
                  ) -> Any:
     """`np.histogramdd`: counts are floats."""
     counts, edges = histogramdd(sample, bins, range, weights, density)
-    return convert(counts, dtypes.inexact_dtype(aval_of(counts).dtype)), tuple(edges)
+    return _as_floats(counts), tuple(edges)
 
 
 def _histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None,
                  ) -> Any:
     """`np.histogram2d`: counts are floats."""
     counts, *edges = histogram2d(x, y, bins, range, weights, density)
-    return convert(counts, dtypes.inexact_dtype(aval_of(counts).dtype)), *edges
+    return _as_floats(counts), *edges
+
+
+def _as_floats(counts: Any) -> Any:
+    return counts if dtypes.is_inexact(aval_of(counts).dtype) else convert(counts, dtypes.float64)
 
 
 def _reciprocal(x: Any) -> Any:

@@ -271,3 +271,10 @@ def test_frompyfunc_calls_its_function_each_time() -> None:
     for k in (2.0, 2.0, 5.0, 3.0):
         assert slope(np.float64(1.0)) == k
         np.testing.assert_array_equal(fxgrad.vmap(scaled)(np.ones(2)), [k, k])
+
+
+def test_counts_of_histograms_of_several_axes_are_numpys_floats() -> None:
+    points = draw((9, 2), "float64")
+    for function in (lambda p: np.histogramdd(p, bins=2)[0], lambda p: np.histogram2d(p[:, 0], p[:, 1], bins=3)[0],
+                     lambda p: np.histogramdd(p, bins=2, density=True)[0]):
+        assert_equal(fxgrad.jit(function)(points), function(points))
