@@ -280,7 +280,22 @@ class _ModulesByName(_MetaPathFinder, _Loader):
 _sys.meta_path.append(_ModulesByName())
 
 
-__getattr__ = _lazy_getattr("fxgrad", _HOMES, _MODULES)
+_REFERENCES = "arrays do not change. Return new ones, x.at[i].set(v), and carry them through loops"
+_ABSENT = {
+    **{name: f"it is jax's, and holds for code that fxgrad compiles too. Write jax.{name}" for name in (
+        "Device", "default_device", "effects_barrier", "live_arrays", "log_compiles", "print_environment_info",
+        "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
+        "transfer_guard_host_to_device")},
+    **dict.fromkeys(("Ref", "empty_ref", "free_ref", "freeze", "new_ref"), _REFERENCES),
+    **dict.fromkeys(("check_tracer_leaks", "checking_leaks"), "a leaked tracer is always an error. Leave it out"),
+    "debug_key_reuse": "write fxgrad.debug.check_key_reuse(f)(x)",
+    "enable_checks": "programs are checked with the environment variable FXGRAD_CHECK=3",
+    "explain_cache_misses": "write fxgrad.explain_retraces(f)(x)",
+    "host_count": "write fxgrad.process_count()", "host_id": "write fxgrad.process_index()",
+    "host_ids": "write range(fxgrad.process_count())",
+}
+"""Names of jax that are missing here, each with the reason."""
+__getattr__ = _lazy_getattr("fxgrad", _HOMES, _MODULES, _ABSENT)
 
 
 def __dir__() -> list[str]:

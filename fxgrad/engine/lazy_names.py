@@ -12,13 +12,14 @@ from fxgrad.engine.pytorch_names import module_getattr
 
 
 def lazy_getattr(module: str, homes: Mapping[str, str], modules: Mapping[str, str] = MappingProxyType({}),
-                 ) -> Callable[[str], Any]:
+                 absent: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
     """Return the `__getattr__` of `module`, which imports a name when it is first used, and keeps it.
 
     `homes` has the module that defines each name, and `modules` the module that each name stands for, both without
-    `fxgrad.` before them. The function raises `AttributeError` for all other names, as `module_getattr` does.
+    `fxgrad.` before them. The function raises `AttributeError` for all other names, as `module_getattr` does, with the
+    reasons that `absent` has for jax's.
     """
-    refuse = module_getattr(module)
+    refuse = module_getattr(module, absent)
 
     def find(name: str) -> Any:
         if name in modules:

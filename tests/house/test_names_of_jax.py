@@ -16,6 +16,7 @@ import pytest
 
 import fxgrad
 from fxgrad import errors, grad, jit, jvp, vmap
+from tests.support.versions import IS_OLDEST_JAX
 
 X = np.array([0.3, 1.2, -2.0])
 
@@ -25,6 +26,21 @@ class Params(NamedTuple):
 
     w: Any
     b: Any
+
+
+def test_absent_names_say_what_to_write() -> None:
+    for name, text in {
+            "effects_barrier": "it is jax's, and holds for code that fxgrad compiles too. Write jax.effects_barrier",
+            "new_ref": "arrays do not change. Return new ones, x.at[i].set(v), and carry them through loops",
+            "explain_cache_misses": "write fxgrad.explain_retraces(f)(x)"}.items():
+        with pytest.raises(AttributeError) as caught:
+            getattr(fxgrad, name)
+        assert str(caught.value).split("\n")[0] == f"module 'fxgrad' has no attribute {name!r}: {text}"
+    for name in fxgrad._ABSENT:
+        assert hasattr(jax, name) or IS_OLDEST_JAX, name
+        assert not hasattr(fxgrad, name), name
+    with jax.default_device(jax.devices()[1]):
+        assert jit(lambda x: x * 2)(np.float32([1.0])).devices() == {jax.devices()[1]}
 
 
 # --- containers -------------------------------------------------------------------------------------------------------
