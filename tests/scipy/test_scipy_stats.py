@@ -18,7 +18,7 @@ import scipy.stats
 import fxgrad
 from fxgrad import errors
 from fxgrad.scipy import stats
-from tests.support.distributions import FUNCTIONS, SHAPES, WITHOUT_DERIVATIVE, pair, parameters, points
+from tests.support.distributions import FUNCTIONS, SCIPYS, SHAPES, WITHOUT_DERIVATIVE, pair, parameters, points
 
 pytestmark = pytest.mark.slow
 
@@ -291,7 +291,7 @@ def test_arguments_by_name_and_number() -> None:
     assert float(stats.norm.logpdf(1.0, scale=2.0)) == pytest.approx(np.log(density))
     with pytest.raises(TypeError, match="missing a required argument: 'a'"):
         stats.gamma.pdf(1.0)
-    assert repr(stats.uniform) == "<distribution uniform: logpdf, pdf, cdf, logcdf, ppf>"
+    assert repr(stats.uniform) == "<distribution uniform: logpdf, pdf, cdf, logcdf, sf, logsf, ppf, isf>"
     assert stats.norm.cdf(np.float32(0.0)).dtype == np.float32
     assert stats.norm.pdf(np.arange(3, dtype=np.int32), np.float32(0), np.float32(1)).dtype == np.float32
     assert stats.truncnorm.logsf(30.0, 20.0, 40.0) == pytest.approx(-250.4041, abs=1e-3)
@@ -315,6 +315,48 @@ def test_a_probability_that_is_a_nan_makes_a_nan(function: str) -> None:
     ours = getattr(stats.bernoulli, function)
     assert np.isnan(ours(np.array([0.0, 0.25, 1.0]), math.nan)).all()
     assert np.isnan(ours(np.array([-1.0, 2.0]), math.nan)).all()
+
+
+@pytest.mark.parametrize(("name", "function"), SCIPYS)
+def test_functions_that_jax_lacks(name: str, function: str) -> None:
+    """Values in both dtypes are SciPy's, derivatives differences, and NaNs NaN."""
+    ours, theirs = getattr(getattr(stats, name), function), getattr(getattr(scipy.stats, name), function)
+    given, x = parameters(name, function), points(name, function)
+    for dtype, tolerance in ((np.float32, 3e-5), (np.float64, 1e-12)):
+        values = [each.astype(dtype) for each in (x, *map(np.asarray, given))]
+        expected = theirs(*values)
+        for found in (ours(*values), fxgrad.jit(ours)(*values)):
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    if hasattr(getattr(stats, name), "pmf"):
+        place, step = len(SHAPES[name]), 1e-6  # the probability, or mean, for which the points are numbers
+        around = [theirs(x, *given[:place - 1], given[place - 1] + side, *given[place:]) for side in (-step, step)]
+        slopes = fxgrad.vmap(fxgrad.grad(ours, argnums=place), (0, *[None] * len(given)))(x, *given)
+    else:
+        step = 1e-6
+        x = x[abs(x - 0.1) > 1e-3]  # where uniform and laplace have a kink
+        around = [theirs(x + side, *given) for side in (-step, step)]
+        slopes = fxgrad.vmap(fxgrad.grad(ours), (0, *[None] * len(given)))(x, *given)
+    with np.errstate(invalid="ignore"):
+        differences = (around[1] - around[0]) / (2 * step)
+    finite = np.isfinite(differences)
+    np.testing.assert_allclose(slopes[finite], differences[finite], rtol=1e-6, atol=1e-8)
+    assert np.isnan(ours(np.nan, *given))
+
+
+def test_far_probabilities_of_counts_keep_their_digits() -> None:
+    """By SciPy's, which sums by the incomplete functions too, and the exact ones of few trials."""
+    for p in (1e-20, 1e-3, 0.5):
+        np.testing.assert_allclose(stats.binom.sf(0.0, 3.0, p), -np.expm1(3 * np.log1p(-p)), rtol=1e-13)
+        np.testing.assert_allclose(stats.binom.logcdf(0.0, 3.0, p), 3 * np.log1p(-p), rtol=1e-13)
+        np.testing.assert_allclose(stats.geom.cdf(2.0, p), -np.expm1(2 * np.log1p(-p)), rtol=1e-13)
+    np.testing.assert_allclose(stats.geom.logsf(1e4, 0.5), 1e4 * np.log(0.5), rtol=1e-13)
+    np.testing.assert_allclose(stats.poisson.sf(30.0, 0.1), scipy.stats.poisson.sf(30.0, 0.1), rtol=1e-12)
+    np.testing.assert_allclose(stats.nbinom.sf(80.0, 3.0, 0.9), scipy.stats.nbinom.sf(80.0, 3.0, 0.9), rtol=1e-12)
+    np.testing.assert_allclose(stats.expon.isf(1e-300), -np.log(1e-300), rtol=1e-13)
+    for name in ("binom", "nbinom", "geom", "bernoulli"):
+        for function in ("cdf", "sf"):
+            assert np.isnan(getattr(getattr(stats, name), function)(1.0, *SHAPES[name][:-1], 1.5))
 
 
 def test_a_nan_in_a_vector_stays_a_nan() -> None:

@@ -22,6 +22,9 @@ WITHOUT_DERIVATIVE = {("poisson", "cdf"), ("bernoulli", "ppf"), ("bernoulli", "c
 FUNCTIONS = [(name, function) for name in SHAPES for function in dir(getattr(jax.scipy.stats, name))
              if not function.startswith("_") and callable(getattr(getattr(jax.scipy.stats, name), function))
              and (name, function) != ("poisson", "entropy")]
+SCIPYS = [(name, function) for name in SHAPES for function in getattr(stats, name).functions
+          if not hasattr(getattr(jax.scipy.stats, name), function)]
+"""The functions that jax lacks."""
 
 
 def pair(name: str, function: str) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,21 +78,28 @@ def continuous(name: str, shapes: str, density: Formula, inside: Formula | None 
     def standard(formula: Formula) -> Formula:
         return lambda z, _, *values: formula(z, *values)
 
-    made: dict[str, Formula] = {"logpdf": logpdf, "pdf": lambda *given: fnp.exp(logpdf(*given))}
-    for one, log, other in (("cdf", "logcdf", "sf"), ("sf", "logsf", "cdf")):
-        if one in formulas:
-            made[one] = standard(formulas[one])
-            if log not in formulas:
-                made[log] = standard(_log_of(formulas[one], formulas.get(other)))
-        if log in formulas:
-            made[log] = standard(formulas[log])
-            if one not in formulas:
-                made[one] = standard(lambda *given, log=log: fnp.exp(formulas[log](*given)))
+    made: dict[str, Formula] = {"logpdf": logpdf, "pdf": lambda *given: fnp.exp(logpdf(*given)),
+                                **{each: standard(formula) for each, formula in _probabilities(formulas).items()}}
     functions = {each: _point_function(f"{name}.{each}", names, formula) for each, formula in made.items()}
     for each in ("ppf", "isf"):
         if each in formulas:
             functions[each] = _probability_function(f"{name}.{each}", names, formulas[each])
     return Distribution(name, functions)
+
+
+def _probabilities(formulas: Mapping[str, Formula]) -> dict[str, Formula]:
+    """Return `cdf`, `sf` and their logarithms, of which `formulas` has some: each by itself, or by its logarithm."""
+    made: dict[str, Formula] = {}
+    for one, log, other in (("cdf", "logcdf", "sf"), ("sf", "logsf", "cdf")):
+        if one in formulas:
+            made[one] = formulas[one]
+            if log not in formulas:
+                made[log] = _log_of(formulas[one], formulas.get(other))
+        if log in formulas:
+            made[log] = formulas[log]
+            if one not in formulas:
+                made[one] = lambda *given, log=log: fnp.exp(formulas[log](*given))
+    return made
 
 
 def _log_of(formula: Formula, complement: Formula | None) -> Formula:
@@ -135,7 +142,10 @@ def _probability_function(name: str, names: Sequence[str], formula: Formula) -> 
 
 def discrete(name: str, shapes: str, mass: Formula, inside: Formula, anchor: Any = 0.0,
              **formulas: Formula) -> Distribution:
-    """Return the distribution of `loc + k`; `mass(k, *shapes)` is the logarithm of the probability of k."""
+    """Return the distribution of `loc + k`; `mass(k, *shapes)` is the logarithm of the probability of k.
+
+    `formulas` are those of other functions, as for `continuous`.
+    """
     names = [*shapes.split(), "loc"]
 
     def logpmf(k: Any, *values: Any) -> Any:
@@ -147,7 +157,7 @@ def discrete(name: str, shapes: str, mass: Formula, inside: Formula, anchor: Any
 
     functions = {"logpmf": _with_signature(f"{name}.logpmf", "k", names, logpmf),
                  "pmf": _with_signature(f"{name}.pmf", "k", names, lambda *given: fnp.exp(logpmf(*given)))}
-    for each, formula in formulas.items():
+    for each, formula in (_probabilities(formulas) | formulas).items():
         first = "q" if each == "ppf" else "k"
         functions[each] = _with_signature(f"{name}.{each}", first, names, _shift_and_scale(formula, each == "ppf"))
     return Distribution(name, functions)

@@ -11,22 +11,43 @@ from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import inexact_operands
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.gamma import log_binomial, log_poisson
-from fxgrad.scipy.special import entr, gammaincc, xlog1py, xlogy
-from fxgrad.scipy.stats.distributions import add_function, discrete
+from fxgrad.scipy.special import betainc, entr, gammainc, gammaincc, xlog1py, xlogy
+from fxgrad.scipy.stats.distributions import Formula, add_function, discrete
 
 
 def _from_0_to_n(k: Any, n: Any, *_: Any) -> Any:
     return (k >= 0) & (k <= n)
 
 
+def _bernoulli_tail(above: bool) -> Formula:
+    """Return the formula of P(K > k), or else of P(K <= k)."""
+    def tail(k: Any, p: Any) -> Any:
+        inside = fnp.where(k < 0, float(above), fnp.where(k < 1, p if above else 1.0 - p, float(not above)))
+        return fnp.where(~((p >= 0) & (p <= 1)) | fnp.isnan(k), math.nan, inside)
+    return tail
+
+
 bernoulli = discrete(
     "bernoulli", "p", lambda k, p: xlogy(k, p) + xlog1py(1.0 - k, -p), lambda k, p: (k == 0) | (k == 1),
-    cdf=lambda k, p: fnp.where(~((p >= 0) & (p <= 1)) | fnp.isnan(k), math.nan,
-                               fnp.where(k < 0, 0.0, fnp.where(k < 1, 1.0 - p, 1.0))),
+    cdf=_bernoulli_tail(False), sf=_bernoulli_tail(True),
     ppf=lambda q, p: fnp.where(~((q >= 0) & (q <= 1) & (p >= 0) & (p <= 1)), math.nan,
                                fnp.where(q == 0, -fnp.ones_like(q), fnp.where(q > 1.0 - p, 1.0, 0.0))))
+
+
+def _binom_tail(above: bool) -> Formula:
+    """Return the formula of P(K > k), or else of P(K <= k) (DLMF 8.17.5)."""
+    def tail(k: Any, n: Any, p: Any) -> Any:
+        k = fnp.floor(k)
+        is_low, outside = k < 0, (k < 0) | (k >= n)
+        first, second = fnp.where(outside, 1.0, k + 1.0), fnp.where(outside, 1.0, n - k)
+        inside = betainc(first, second, p) if above else betainc(second, first, 1.0 - p)
+        return fnp.where(outside & (p >= 0) & (p <= 1), fnp.where(is_low == above, 1.0, 0.0), inside)
+    return tail
+
+
 binom = discrete(
-    "binom", "n p", lambda k, n, p: log_binomial(k, n, p, 1.0 - p), _from_0_to_n)
+    "binom", "n p", lambda k, n, p: log_binomial(k, n, p, 1.0 - p), _from_0_to_n, cdf=_binom_tail(False),
+    sf=_binom_tail(True))
 
 
 def _betabinom(k: Any, n: Any, a: Any, b: Any) -> Any:
@@ -38,13 +59,35 @@ def _betabinom(k: Any, n: Any, a: Any, b: Any) -> Any:
 
 
 betabinom = discrete("betabinom", "n a b", _betabinom, _from_0_to_n)
+
+
+def _nbinom_tail(above: bool) -> Formula:
+    """Return the formula of P(K > k), or else of P(K <= k): that of n successes in n + k trials, at least."""
+    def tail(k: Any, n: Any, p: Any) -> Any:
+        is_low = k < 0
+        following = fnp.where(is_low, 1.0, fnp.floor(k) + 1.0)
+        inside = betainc(following, n, 1.0 - p) if above else betainc(n, following, p)
+        return fnp.where(is_low & (n > 0) & (p >= 0) & (p <= 1), float(above), inside)
+    return tail
+
+
 nbinom = discrete(
-    "nbinom", "n p", lambda k, n, p: fnp.log(n / (n + k)) + log_binomial(n, n + k, p, 1.0 - p), lambda k, n, p: k >= 0)
+    "nbinom", "n p", lambda k, n, p: fnp.log(n / (n + k)) + log_binomial(n, n + k, p, 1.0 - p), lambda k, n, p: k >= 0,
+    cdf=_nbinom_tail(False), sf=_nbinom_tail(True))
+
+
+def _log_geom_tail(k: Any, p: Any) -> Any:
+    """Return log P(K > k): of as many failures."""
+    return fnp.where((p >= 0) & (p <= 1), xlog1py(fnp.floor(fnp.maximum(k, 0.0)), -p), math.nan)
+
+
 geom = discrete(
-    "geom", "p", lambda k, p: xlog1py(k - 1.0, -p) + fnp.log(p), lambda k, p: k >= 1, 1.0)
+    "geom", "p", lambda k, p: xlog1py(k - 1.0, -p) + fnp.log(p), lambda k, p: k >= 1, 1.0,
+    cdf=lambda k, p: -fnp.expm1(_log_geom_tail(k, p)), logsf=_log_geom_tail)
 poisson = discrete(
     "poisson", "mu", log_poisson, lambda k, mu: (k >= 0) & (fnp.floor(k) == k),
-    cdf=lambda k, mu: fnp.where(k < 0, 0.0, gammaincc(fnp.floor(fnp.maximum(k, 0.0)) + 1.0, mu)))
+    cdf=lambda k, mu: fnp.where(k < 0, 0.0, gammaincc(fnp.floor(fnp.maximum(k, 0.0)) + 1.0, mu)),
+    sf=lambda k, mu: fnp.where(k < 0, 1.0, gammainc(fnp.floor(fnp.maximum(k, 0.0)) + 1.0, mu)))
 
 
 _TINY, _FEW, _TERMS = 1e-17, 200.0, 400

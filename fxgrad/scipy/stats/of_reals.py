@@ -122,7 +122,8 @@ def _log_upper_gamma(z: Any, a: Any) -> Any:
 expon = continuous(
     "expon", "", fnp.negative, _positive, cdf=lambda z: -fnp.expm1(-fnp.maximum(z, 0.0)),
     logcdf=lambda z: fnp.where(z <= 0, -math.inf, log1mexp(fnp.where(z <= 0, 1.0, z))),
-    sf=lambda z: fnp.exp(-fnp.maximum(z, 0.0)), logsf=lambda z: -fnp.maximum(z, 0.0), ppf=lambda q: -fnp.log1p(-q))
+    sf=lambda z: fnp.exp(-fnp.maximum(z, 0.0)), logsf=lambda z: -fnp.maximum(z, 0.0), ppf=lambda q: -fnp.log1p(-q),
+    isf=lambda q: -fnp.log(q))
 _LOWER = _probability(lambda z, a: gammainc(a, z), 1.0)
 _UPPER = _probability(lambda z, a: gammaincc(a, z), 1.0, falling=True)
 _GAMMA = {"cdf": _LOWER, "sf": _UPPER,
@@ -204,16 +205,41 @@ def _gumbel_tail(z: Any) -> Any:
     return fnp.where(far, -z, log1mexp(fnp.where(far, 1.0, rate)))
 
 
+@_infinite_at_ends
+def _gumbel_r_ppf(q: Any) -> Any:
+    return -fnp.log(-fnp.log(q))
+
+
+@_infinite_at_ends
+def _gumbel_l_ppf(q: Any) -> Any:
+    return fnp.log(-fnp.log1p(-q))
+
+
 gumbel_r = continuous(
     "gumbel_r", "", lambda z: -z - fnp.exp(-z), logcdf=lambda z: -fnp.exp(-z),
-    sf=lambda z: -fnp.expm1(-fnp.exp(-z)), logsf=_gumbel_tail, ppf=_infinite_at_ends(lambda q: -fnp.log(-fnp.log(q))))
+    sf=lambda z: -fnp.expm1(-fnp.exp(-z)), logsf=_gumbel_tail, ppf=_gumbel_r_ppf, isf=lambda q: -_gumbel_l_ppf(q))
 gumbel_l = continuous(
     "gumbel_l", "", lambda z: z - fnp.exp(z), logsf=lambda z: -fnp.exp(z), cdf=lambda z: -fnp.expm1(-fnp.exp(z)),
-    logcdf=lambda z: _gumbel_tail(-z), ppf=_infinite_at_ends(lambda q: fnp.log(-fnp.log1p(-q))))
+    logcdf=lambda z: _gumbel_tail(-z), ppf=_gumbel_l_ppf, isf=lambda q: -_gumbel_r_ppf(q))
+
+
+def _laplace_cdf(z: Any) -> Any:
+    return fnp.where(z < 0, 0.5 * fnp.exp(_left(z)), 1.0 - 0.5 * fnp.exp(-_right(z)))
+
+
+def _laplace_logcdf(z: Any) -> Any:
+    return fnp.where(z < 0, _left(z) - math.log(2.0), fnp.log1p(-0.5 * fnp.exp(-_right(z))))
+
+
+@_infinite_at_ends
+def _laplace_ppf(q: Any) -> Any:
+    return fnp.where(q < 0.5, fnp.log(2.0 * q), -fnp.log(2.0 * (1.0 - q)))
+
+
 laplace = continuous(
-    "laplace", "", lambda z: -fnp.abs(z) - math.log(2.0),
-    cdf=lambda z: fnp.where(z < 0, 0.5 * fnp.exp(_left(z)), 1.0 - 0.5 * fnp.exp(-_right(z))),
-    logcdf=lambda z: fnp.where(z < 0, _left(z) - math.log(2.0), fnp.log1p(-0.5 * fnp.exp(-_right(z)))))
+    "laplace", "", lambda z: -fnp.abs(z) - math.log(2.0), cdf=_laplace_cdf, logcdf=_laplace_logcdf,
+    sf=lambda z: _laplace_cdf(-z), logsf=lambda z: _laplace_logcdf(-z), ppf=_laplace_ppf,
+    isf=lambda q: -_laplace_ppf(q))
 logistic = continuous(
     "logistic", "", lambda z: -fnp.abs(z) - 2.0 * fnp.log1p(fnp.exp(-fnp.abs(z))), cdf=expit, sf=lambda z: expit(-z),
     logcdf=lambda z: -fnp.logaddexp(0.0, -z), logsf=lambda z: -fnp.logaddexp(0.0, z), ppf=logit,
@@ -222,7 +248,7 @@ pareto = continuous(
     "pareto", "b", lambda z, b: fnp.log(b) - (b + 1.0) * fnp.log(z), lambda z, b: z >= 1, 1.0,
     cdf=lambda z, b: -fnp.expm1(-b * fnp.log(fnp.maximum(z, 1.0))),
     sf=lambda z, b: fnp.power(fnp.maximum(z, 1.0), -b), logsf=lambda z, b: -b * fnp.log(fnp.maximum(z, 1.0)),
-    ppf=lambda q, b: fnp.exp(-fnp.log1p(-q) / b))
+    ppf=lambda q, b: fnp.exp(-fnp.log1p(-q) / b), isf=lambda q, b: fnp.exp(-fnp.log(q) / b))
 
 
 def _t(z: Any, df: Any) -> Any:
@@ -236,7 +262,7 @@ def _t(z: Any, df: Any) -> Any:
 t = continuous("t", "df", _t)
 uniform = continuous(
     "uniform", "", fnp.zeros_like, lambda z: (z >= 0) & (z <= 1), cdf=lambda z: fnp.clip(z, 0.0, 1.0),
-    ppf=lambda q: q)
+    sf=lambda z: fnp.clip(1.0 - z, 0.0, 1.0), ppf=lambda q: q, isf=lambda q: 1.0 - q)
 vonmises = continuous(
     "vonmises", "kappa", lambda z, kappa: -2.0 * kappa * fnp.square(fnp.sin(0.5 * z)) - LOG_2PI - fnp.log(i0e(kappa)))
 
