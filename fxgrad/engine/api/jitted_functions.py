@@ -269,10 +269,9 @@ class JittedFunction:
                 try:
                     plan, traced = self._plan(executables, JittedCall(self._static, args, kwargs))
                 except Exception as error:
-                    if not may_be_untaken(error) or is_tracing():
-                        raise
-                    need = Need.NO_JIT  # where Python takes one side
-                    continue
+                    if may_be_untaken(error) and not is_tracing():
+                        self._raise_taken(args, kwargs)
+                    raise
                 if with_flag and traced is not None and self._takes_flag(traced):
                     self.plans = self._no_plans
                     self._checked = self._checked or CheckedFunction(self._given, traced)
@@ -319,6 +318,13 @@ class JittedFunction:
         finally:
             repeats_a_run.reset(token)
         return self._run(args, kwargs, with_flag=False)
+
+    def _raise_taken(self, args: Args, kwargs: Kwargs) -> None:
+        """Raise the error of the side of a condition that the arguments take; return if it raises none."""
+        try:
+            self._fun(*args, **kwargs)
+        except Exception as error:
+            raise error from None
 
     def _unmet_need(self, error: Exception, args: Args, kwargs: Kwargs) -> Need:
         """Return the requirement that the plan lacked, if `error` is due to one; else raise the error explained."""

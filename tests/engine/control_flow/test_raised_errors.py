@@ -14,7 +14,7 @@ import pytest
 
 from fxgrad import debug, grad, jacfwd, jit, lax, python_control_flow, vmap
 from fxgrad import numpy as fnp
-from fxgrad.errors import CheckError, ControlFlowError
+from fxgrad.errors import CheckError, ControlFlowError, FxgradError
 from tests.engine.control_flow.assertions import (
     checks_in_a_loop_that_changes_nothing,
     checks_in_a_side_that_changes_nothing,
@@ -522,6 +522,22 @@ def never_returns(x):
         raise KeyError("near")
     else:
         raise IndexError("below")
+
+
+def refused_on_one_side(x):
+    if x > 0:
+        raise ValueError("above")
+    else:
+        x = np.zeros(int(x) + 5).sum()
+    return x
+
+
+def test_what_is_refused_on_the_other_side_stays_refused():
+    converted = jit(python_control_flow(refused_on_one_side))
+    for x in (-1.0, -2.0):
+        assert refused_on_one_side(x) == 0.0
+        with pytest.raises(FxgradError, match=r"needs the value of a traced array"):
+            converted(x)
 
 
 def test_a_function_that_only_raises_gives_the_error_of_the_side_that_it_takes():
