@@ -54,7 +54,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
             f"cond: pred must be a scalar, got {aval}. Reduce it with fnp.all(pred) or fnp.any(pred) to choose once, "
             "or use fnp.where to choose for each element"))
     holds = bool(pred) if type(pred) in PYTHON_SCALARS else pred if aval.dtype == dtypes.bool_ else ne(pred, 0)
-    return _choose("cond", convert(holds, dtypes.int32), (false_fun, true_fun), ("false_fun", "true_fun"), operands,
+    return _choose("cond", holds, (false_fun, true_fun), ("false_fun", "true_fun"), operands,
                    (lambda: int(bool(pred))) if _is_known(pred) else None)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fxgrad.extend import Atom, Aval, Primitive, Program, Variable, primitives
-from fxgrad.text.blocks import CHOICE, NAMES, TRUTH, Block, LabelledProgram, OperandsByRole, block_inputs, blocks
+from fxgrad.text.blocks import NAMES, Block, LabelledProgram, OperandsByRole, block_inputs, blocks
 from fxgrad.text.expressions import Body, InputSyntax, StatementSyntax
 from fxgrad.text.expressions import RoleSyntax as RolesSyntax
 from fxgrad.text.parsing import WRONG_PARAMS
@@ -34,11 +34,7 @@ def parse_block(maker: Maker, syntax: StatementSyntax) -> tuple[Primitive, list[
         elif number and primitive is primitives.cond and isinstance(argument, Use):
             _add_operands(maker, "", [InputSyntax(argument.name, None, argument, argument.at)], shared, inputs)
         else:
-            atom = maker.plain(argument)
-            # A bool literal stands for the number made from it; number literals were added above.
-            if all(part.label in TRUTH for part in syntax.parts) and atom.aval.dtype.kind == "b":
-                atom, = maker.apply_meaning(CHOICE, [atom], argument.at)
-            lead.append(atom)
+            lead.append(maker.plain(argument))
     parts = []
     for part in syntax.parts:
         own: OperandsByRole[Atom] = OperandsByRole()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fxgrad.extend import Equation, Literal, Program, Variable
-from fxgrad.text.blocks import CHOICE, INPUTS, OWN, TRUTH, Block, OperandsByRole, is_chosen_by_truth
+from fxgrad.text.blocks import INPUTS, OWN, TRUTH, Block, OperandsByRole, is_chosen_by_truth
 from fxgrad.text.literals import literal_expression
 from fxgrad.text.names import UniqueNames, function_label, own_names, quoted_name
 from fxgrad.text.scope import Scope, type_text
@@ -24,9 +24,9 @@ SHOWN = (*(role for role in INPUTS if role not in ("", *OWN)), "", *OWN)
 class BlockText:
     """Writes one equation that holds programs."""
 
-    def __init__(self, writer: CompactWriter, scope: Scope, equation: Equation, block: Block, around: Program) -> None:
+    def __init__(self, writer: CompactWriter, scope: Scope, equation: Equation, block: Block) -> None:
         self._writer, self._scope, self._equation, self._block = writer, scope, equation, block
-        self._by_truth = is_chosen_by_truth(equation, around)
+        self._by_truth = is_chosen_by_truth(equation)
         own = [place for part in block.parts for place in part.own.get(*OWN) if place >= 0]
         self.order = [*block.lead, *block.shared.get(*SHOWN), *own]
         self._texts: dict[int, str] = {}
@@ -42,9 +42,6 @@ class BlockText:
             self._labels = dict(zip("01", TRUTH, strict=True))
         for place, atom in enumerate(self._equation.inputs):
             pending = given.get(atom) if isinstance(atom, Variable) else None
-            if pending is not None and place in self._block.lead and self._by_truth and pending.ready.form == CHOICE:
-                self._texts[place] = pending.ready.operands[0].text
-                continue
             self._texts[place] = literal_expression(atom, None, ()).text if isinstance(atom, Literal) else \
                 self._scope.shown(atom).text if pending is None else pending.shown.text
         block = self._block

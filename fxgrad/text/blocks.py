@@ -8,8 +8,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from fxgrad.extend import Analysis, Aval, Equation, Link, Primitive, Program, Region, primitives, region_roles
 from fxgrad.text.equality import same_parameters
-from fxgrad.text.forms import Form
-from fxgrad.text.notations import form_of
 from fxgrad.text.parameters import order_parameters
 
 Value = TypeVar("Value")
@@ -90,8 +88,6 @@ for _solver_p in (primitives.custom_linear_solve, primitives.custom_root):
     takes.enter({_label: ("rhs", "guess") if _label == "solve" else () for _label in labels_of(_solver_p)}, _solver_p)
 TRUTH = ("False", "True")
 """The labels of the two branches of a bool predicate."""
-CHOICE = Form("call", "i32", 1)
-"""The form that makes the number of a branch of a bool; it is not written."""
 
 
 def block_inputs(primitive: Primitive, label: str, own: OperandsByRole[Value],
@@ -208,23 +204,19 @@ def block_of(equation: Equation) -> Block | None:
     return block if restores_equation(equation, block, rebuild) else None
 
 
-def part_labels(equation: Equation, around: Program) -> list[str]:
-    """Return the labels of the programs of an equation in `around`: by role, or by the index of a branch."""
+def part_labels(equation: Equation) -> list[str]:
+    """Return the labels of the programs of an equation: by role, or by the index of a branch."""
     regions: Sequence[Region] = equation.regions
     roles = [region.role for region in regions]
-    if is_chosen_by_truth(equation, around):
+    if is_chosen_by_truth(equation):
         return [*TRUTH]
     return [f"{role} {number}" if roles.count(role) > 1 else role for number, role in enumerate(roles)]
 
 
-def is_chosen_by_truth(equation: Equation, around: Program) -> bool:
-    """Return whether an equation of the program `around` has two branches selected by a bool."""
-    if [region.role for region in equation.regions] != ["branch"] * len(TRUTH):
-        return False
-    chooser = equation.inputs[0]
-    maker = next((each for each in around.equations if chooser in each.outputs), None)
-    return maker is not None and form_of(maker.primitive, [each.aval for each in maker.inputs],
-                                         maker.params)[0] == CHOICE and maker.inputs[0].aval.dtype.kind == "b"
+def is_chosen_by_truth(equation: Equation) -> bool:
+    """Return whether an equation has two branches selected by a bool."""
+    return [region.role for region in equation.regions] == ["branch"] * len(TRUTH) and (
+        equation.inputs[0].aval.dtype.kind == "b")
 
 
 def _block_programs(equation: Equation, regions: Sequence[Region],

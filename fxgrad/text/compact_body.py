@@ -109,7 +109,7 @@ class BodyWriter:
         plain = equation.primitive.regions is None
         block = None if plain else block_of(equation)
         if block is not None:
-            text = BlockText(self._writer, self._scope, equation, block, self._program)
+            text = BlockText(self._writer, self._scope, equation, block)
             atoms = [equation.inputs[place] for place in text.order]
             inside = self._take(self._inside(atoms, line), atoms)
             self._flush(len(self._ready))

@@ -251,9 +251,6 @@ class _WithLiterals(dict[Fact, Interval]):
 def _where_taken(equation: Equation, region: Region, program: Program, known: Intervals) -> dict[Fact, Interval]:
     """Return what is narrower where a branch is taken."""
     number, condition = region.at[1], equation.inputs[0]
-    made = definitions(program).get(condition) if isinstance(condition, Variable) else None
-    if made is not None and made.primitive is structural.convert_element_type_p:
-        condition = made.inputs[0]
     if condition.aval.dtype != dtypes.bool_ or len(equation.regions) != 2:
         return {}
     return refined(program, condition, number == 1, known)

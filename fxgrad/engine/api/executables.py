@@ -42,7 +42,6 @@ from fxgrad.engine.executors.column_sums import with_column_products
 from fxgrad.engine.executors.exact_extrema import with_plain_comparisons
 from fxgrad.engine.executors.xla import emit_results, is_jax_tracer, running_here, x64
 from fxgrad.engine.frontend.flat import TracedCall, leaf_aval
-from fxgrad.engine.higher_order.branch import with_predicates
 from fxgrad.engine.higher_order.rolling import roll_where_it_pays
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
@@ -118,7 +117,6 @@ def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], 
         raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")
     if rolls and not on_meshes:
         program = with_plain_comparisons(with_column_products(roll_where_it_pays(program)))
-    program = with_predicates(program)
     try:
         with running_here():
             return explicit.emit_on_auto_axes(functools.partial(emit_results, program), [*captured, *values],

@@ -86,7 +86,6 @@ from fxgrad.engine.ops.comparison import and_, or_
 from fxgrad.engine.ops.parts import abs_p
 from fxgrad.engine.ops.pointwise import add_p
 from fxgrad.engine.ops.select import select_n
-from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
@@ -418,7 +417,7 @@ def _bind_choice(predicate: Any, programs: Sequence[Program], captured: Sequence
             equation.primitive in _CHEAP for equation in program.equations)) for program in programs):
         sides = [apply_equations(program, captured) for program in programs]
         return [_select(predicate, *pair) for pair in zip(*sides, strict=True)]
-    return bind_branches(convert(predicate, dtypes.int32), programs[::-1], captured)
+    return bind_branches(predicate, programs[::-1], captured)
 
 
 def _select(predicate: Any, then: Any, other: Any) -> Any:

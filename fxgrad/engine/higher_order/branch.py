@@ -11,11 +11,10 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.analyses.fusing import ALIAS, CHEAP, EXPENSIVE, VIEW, fusion_kind
-from fxgrad.engine.core.avals import INVARIANT, Aval, Literal
+from fxgrad.engine.core.avals import INVARIANT, PYTHON_SCALARS, Aval, Literal
 from fxgrad.engine.core.primitive import Cost, Primitive, register
-from fxgrad.engine.core.program import Equation, Program, Variable
-from fxgrad.engine.core.program_properties import definitions, memoize
-from fxgrad.engine.core.regions import Region, region_roles, rewrite_programs, whole_region
+from fxgrad.engine.core.program import Program, Variable
+from fxgrad.engine.core.regions import Region, region_roles, whole_region
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.executors import numpy as numpy_executor
@@ -45,11 +44,11 @@ from fxgrad.engine.higher_order.narrowing import remaining_operands, remove_inpu
 from fxgrad.engine.higher_order.partition import partition
 from fxgrad.engine.higher_order.saving import keep_by_cost
 from fxgrad.engine.higher_order.wiring import dual_outputs, dual_program, needs_tangent_tape, rewire
-from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.comparison import eq, not_
 from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.reductions import reduce_or
 from fxgrad.engine.ops.select import clamp, select_n
-from fxgrad.engine.ops.structural import convert, convert_element_type_p, instantiate_zeros, zeros
+from fxgrad.engine.ops.structural import instantiate_zeros, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.transforms.batch import batched_program
@@ -96,11 +95,13 @@ A conditional of XLA's on a CPU costs as much; it is a function of its own for t
 
 
 def _emit(lax: Any, index: Any, *values: Any, branches: Branches) -> list[Any]:
-    together = _out_avals(branches)
-    is_bool = getattr(index, "dtype", None) == dtypes.bool_  # after `with_predicates`
+    together, last = _out_avals(branches), len(branches) - 1
+    if type(index) in PYTHON_SCALARS:  # a literal
+        index = np.asarray(index, dtypes.bool_ if type(index) is bool else dtypes.int32)
+    is_bool = index.dtype == dtypes.bool_
     if all(map(_is_short, branches)):
-        last = np.int32(len(branches) - 1)
-        which = index if is_bool else lax.gt(index, np.int32(0)) if last == 1 else lax.clamp(np.int32(0), index, last)
+        which = index if is_bool else (
+            lax.gt(index, np.int32(0)) if last == 1 else lax.clamp(np.int32(0), index, np.int32(last)))
         results = [xla_executor.emit(branch, values) for branch in branches]
         return [lax.select_n(which, *cases) for cases in zip(*results, strict=True)]
 
@@ -109,33 +110,6 @@ def _emit(lax: Any, index: Any, *values: Any, branches: Branches) -> list[Any]:
     outputs: list[Any] = (lax.cond(index, *map(body, branches[::-1]), *values) if is_bool else
                           lax.switch(index, [*map(body, branches)], *values))
     return outputs
-
-
-def with_predicates(program: Program) -> Program:
-    """Return the program, for XLA alone, in which a bool chooses between two branches, and not an index made of it.
-
-    XLA would compile the conversion and the comparison of each. Nested programs are rewritten too; the program itself
-    is returned if it has none.
-    """
-    return memoize(program, ("predicates",), lambda: _with_predicates(program))
-
-
-def _with_predicates(program: Program) -> Program:
-    equations: list[Equation] = []
-    for equation in program.equations:
-        equation = rewrite_programs(equation, lambda region: with_predicates(region.program))  # noqa: PLW2901
-        index = equation.inputs[0] if equation.primitive is cond_p else None
-        maker = definitions(program).get(index) if type(index) is Variable else None
-        if maker is not None and maker.primitive is convert_element_type_p and (
-                maker.inputs[0].aval.dtype == dtypes.bool_ and len(equation.params["branches"]) == 2):
-            equation = equation.replace([maker.inputs[0], *equation.inputs[1:]])  # noqa: PLW2901
-        equations.append(equation)
-    if equations == program.equations:
-        return program
-    read = {atom for equation in equations for atom in equation.inputs}.union(program.outputs)
-    return program.replace(equations=[
-        equation for equation in equations
-        if equation.primitive is not convert_element_type_p or equation.outputs[0] in read])
 
 
 def _is_short(program: Program) -> bool:
@@ -253,11 +227,13 @@ def _batch_by_selecting(size: int, index: Any, operands: list[Any], axes: Sequen
                         ) -> tuple[list[Any], list[int | None]]:
     """Run every branch for all lanes and select each lane's result; values passed through stay unbatched."""
     refuse_effects("cond", branches)
-    index = convert(index, dtypes.int32)
-    which = clamp(scalar_like(0, index), index, scalar_like(len(branches) - 1, index))
+    if aval_of(index).dtype == dtypes.bool_:
+        which, masks = index, [not_(index), index]
+    else:
+        which = clamp(scalar_like(0, index), index, scalar_like(len(branches) - 1, index))
+        masks = [eq(which, scalar_like(number, index)) for number in range(len(branches))]
     results = []
-    for number, branch in enumerate(branches):
-        mask = eq(which, scalar_like(number, index))
+    for mask, branch in zip(masks, branches, strict=True):
         given, in_axes = fill_dead_lanes(mask, size, operands, axes)
         # Programs inside may be loops, which run only if a lane needs them, or raise errors.
         in_whole = any(region.role != "inline" or may_raise(region.program)
@@ -284,8 +260,7 @@ def _run_if_any(mask: Any, derived: Derived, given: Sequence[Any]) -> list[Any]:
         return [zeros(aval) for aval in program.out_avals], None
 
     skip = derive(program, "zeros", nothing, program.in_avals).program
-    return bind(cond_p, convert(reduce_or(mask, (0,)), dtypes.int32), *derived.captured, *given,
-                branches=(skip, program))
+    return bind(cond_p, reduce_or(mask, (0,)), *derived.captured, *given, branches=(skip, program))
 
 
 def _cost(index: Aval, *avals: Aval, branches: Branches) -> Cost:
@@ -300,7 +275,7 @@ def _regions(operands: Sequence[Any], *, branches: Branches) -> tuple[Region, ..
 
 cond_p = register(Primitive(name="cond", abstract=_abstract, numpy=_run_numpy, xla=_emit, jvp=_jvp,
                             transpose=_transpose, batch=_batch, cost=_cost, regions=_regions))
-"""One of several programs; an index out of range selects the nearest branch."""
+"""One of several programs, by an int32 index, of which one out of range selects the nearest; or of two by a bool."""
 region_roles.enter(("branch",), cond_p)
 
 

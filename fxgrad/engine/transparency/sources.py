@@ -40,14 +40,19 @@ def _find(code: CodeType, module_globals: dict[str, object]) -> FunctionNode | s
     if os.path.exists(code.co_filename):
         linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, module_globals)
-    part, start = _block_around(lines, code.co_firstlineno)
-    found = _find_in(code, part, _imports_of("".join(lines)), start)
-    return found if not isinstance(found, str) else _find_in(code, "".join(lines))  # by the lines alone it is a guess
+    text = "".join(lines)
+    found = _find_in(code, _statement_around(lines, code.co_firstlineno), _imports_of(text))
+    return found if not isinstance(found, str) else _find_in(code, text)  # where a statement ends was a guess
 
 
-def _find_in(code: CodeType, text: str, imports: str = "", start: int = 1) -> FunctionNode | str:
-    """Return the syntax tree of a code object in the text that begins at a line of its file, or why there is none."""
-    functions = _functions_of(text, imports, start, code.co_filename, code.co_flags & FUTURE, code.co_firstlineno)
+def _find_in(code: CodeType, text: str, imports: str = "") -> FunctionNode | str:
+    """Return the syntax tree of a code object in a text of its file, or why there is none."""
+    tree = parse_source(text) if text else None
+    if tree is None:
+        return f"its source is not found in {code.co_filename}"
+    places = [number for number, each in enumerate(tree.body)
+              if _first_line(each) <= code.co_firstlineno <= (each.end_lineno or 0)]
+    functions = _functions_of(text, imports, code.co_filename, code.co_flags & FUTURE, tuple(places))
     if isinstance(functions, str):
         return functions
     first = code.co_firstlineno, code.co_name
@@ -66,8 +71,8 @@ class _Functions(NamedTuple):
     trees: dict[tuple[int, str], list[FunctionNode]]
 
 
-def _block_around(lines: Sequence[str], line: int) -> tuple[str, int]:
-    """Return the text of the statement of a module around a line, as indentation tells, and its first line."""
+def _statement_around(lines: Sequence[str], line: int) -> str:
+    """Return the statement of a module around a line, as indentation tells, after an empty line for each before it."""
     start = min(line, len(lines))
     while start > 1 and lines[start - 1][0] in _WITHIN:
         start -= 1
@@ -75,7 +80,7 @@ def _block_around(lines: Sequence[str], line: int) -> tuple[str, int]:
     while end < len(lines) and (is_decorator or lines[end][0] in _WITHIN):
         is_decorator &= lines[end][0] in _WITHIN or lines[end][0] == "@"
         end += 1
-    return "".join(lines[start - 1:end]), start
+    return "\n" * (start - 1) + "".join(lines[start - 1:end])
 
 
 _WITHIN = frozenset(" \t\n\r\f#)]}")
@@ -92,16 +97,16 @@ _IMPORT = re.compile(r"^(?:import |from \S+ import (?:\([^)]*\))?).*", re.MULTIL
 
 
 @cached("functions of source texts", 1024)
-def _functions_of(text: str, imports: str, start: int, filename: str, flags: int, line: int) -> _Functions | str:
-    """Return the functions in the statements of a text around a line, or why they are not known.
+def _functions_of(text: str, imports: str, filename: str, flags: int, places: tuple[int, ...]) -> _Functions | str:
+    """Return the functions in some statements of a text, by their numbers, or why they are not known.
 
-    `start` is the number of the first line. They are compiled after the imports of the text and those before it, whose
-    names are called in another way, with the flags of `__future__` imports.
+    They are compiled after the imports, of the text too, whose names are called in another way, with the flags of
+    `__future__` imports.
     """
-    tree, before = parse_source("\n" * (start - 1) + text) if text else None, parse_source(imports)
+    tree, before = parse_source(text), parse_source(imports)
     if tree is None or before is None:
         return f"its source is not found in {filename}"
-    chosen = [each for each in tree.body if _first_line(each) <= line <= (each.end_lineno or 0)]
+    chosen = [tree.body[place] for place in places]
     imports_in_text = [each for each in _imports_in(tree.body) if each not in chosen]
     statements = ast.Module([*before.body, *imports_in_text, *chosen], [])
     try:

@@ -60,7 +60,8 @@ def _emit_branches(emission: Emission, operation: RuleOperation, index: OnnxValu
     if len(branches) == 1:
         return emission.program(branches[0], operands)
     base = graph.base
-    condition = graph.operation("GreaterOrEqual", index, graph.number(first + 1, index.dtype))
+    condition = index if index.dtype == np.bool_ else graph.operation(
+        "GreaterOrEqual", index, graph.number(first + 1, index.dtype))
     bodies = {}
     for name, some in (("then_branch", branches[1:]), ("else_branch", branches[:1])):
         with graph.within():

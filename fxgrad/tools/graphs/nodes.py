@@ -242,7 +242,7 @@ class Operation:
     @property
     def titles(self) -> tuple[str, ...]:
         """The titles of the frames around its programs: the role, the user's function, and the number of runs."""
-        labels = part_labels(self.equation, self.graph.program)
+        labels = part_labels(self.equation)
         titles = []
         for subgraph, found in zip(self.subgraphs, labels, strict=True):
             label = self.op if subgraph.role in ("inline", "call") else found

@@ -260,6 +260,7 @@ def _branches(opened: Opened, equation: Equation, operands: list[Any], chain: Ch
             return results, {key: taken[key] if key in taken else opened.missing(key, len(chain) + 1) for key in keys}
         return run
 
+    index = lax.convert_element_type(index, np.int32)  # it may be a bool
     return lax.switch(index, [branch(region, number) for number, region in enumerate(regions)], *values)
 
 

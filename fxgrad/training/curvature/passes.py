@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fxgrad import custom_vjp, eval_shape, grad, scan, stop_gradient, switch, tree, while_loop
+from fxgrad import custom_vjp, eval_shape, grad, lax, scan, stop_gradient, switch, tree, while_loop
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError, DTypeError
 from fxgrad.extend import (
@@ -264,6 +264,7 @@ class _Collecting:
                         operands.update((each, self._absent(each, depth)) for each in missing)
                 return results, dict(sorted(operands.items()))
             return branch
+        index = lax.convert_element_type(index, np.int32)  # it may be a bool
         return switch(index, [of_branch(number) for number in range(len(branches))])
 
     def _absent(self, number: int, depth: int) -> list[Any]:

@@ -49,9 +49,9 @@ def test_the_copies_of_products_are_those_of_numpy() -> None:
 
 
 def test_what_a_branch_returns_is_counted_once() -> None:
-    """It is the result of the `cond`; beside it there are the index of 4 bytes, and what branches need on the way."""
+    """It is the result of the `cond`; beside it there are the bool of 1 byte, and what branches need on the way."""
     x = fxgrad.ShapeDtypeStruct((100,), np.float32)
-    for branch, temporary in ((np.sin, 4), (lambda x: np.sin(np.cos(x)), 4),
-                              (lambda x: np.sin(x) * np.cos(x), 4 + 400)):
+    for branch, temporary in ((np.sin, 1), (lambda x: np.sin(np.cos(x)), 1),
+                              (lambda x: np.sin(x) * np.cos(x), 1 + 400)):
         found = fxgrad.memory_analysis(lambda x, f=branch: lax.cond(x[0] > 0, f, lambda x: x * 2.0, x))(x).unfused
         assert (found.results, found.temporary) == (400, temporary)

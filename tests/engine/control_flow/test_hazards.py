@@ -672,7 +672,7 @@ def test_a_function_is_read_without_the_rest_of_its_file(tmp_path, monkeypatch):
     parse = sources.parse_source
     monkeypatch.setattr(sources, "parse_source", lambda source: (parsed.append(source.strip()), parse(source))[1])
     assert jit(converted(space["f"]))(-1.0) == -1.0
-    assert parsed == ["def f(x):\n    return np.sin(x) if x > 0 else x", "import numpy as np"]
+    assert {*parsed} == {"def f(x):\n    return np.sin(x) if x > 0 else x", "import numpy as np"}
 
 
 def test_a_turn_that_is_probed_ends_where_its_break_is_traced(capfd):

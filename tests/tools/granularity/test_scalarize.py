@@ -239,8 +239,8 @@ def test_what_has_no_form_in_scalars_is_refused() -> None:
         "scalarize: gather(f64[3], i64*[1]) at test_scalarize.py:LINE takes its place from a traced value, and in "
         "scalars there is no place to look up. Index with numbers, or choose with where")
     assert message(errors.UnsupportedError, lambda x: lax.cond(x[0] > 0, lambda: x, lambda: -x), x) == (
-        "scalarize: cond(i32[], f64[3]) at test_scalarize.py:LINE is a loop or a branch. Unroll loops that run a known "
-        "number of times first: scalarize(inline(program, loops=True)); others have no form in scalars")
+        "scalarize: cond(bool[], f64[3]) at test_scalarize.py:LINE is a loop or a branch. Unroll loops that run a "
+        "known number of times first: scalarize(inline(program, loops=True)); others have no form in scalars")
 
 
 def test_too_many_equations_are_refused_before_they_are_made() -> None:
