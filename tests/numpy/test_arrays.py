@@ -66,6 +66,27 @@ def test_arrays_of_jax_that_are_constants_take_traced_indices() -> None:
     np.testing.assert_array_equal(doubled, 2 * table[tokens])
 
 
+def test_auxiliary_output_of_constants_is_of_the_kind_that_is_given() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        return np.sum(w * x), (x.mean(), {"first": x[0], "all": x, "new": np.arange(2)}, np.float64(0.1))
+
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    w = np.ones(3, np.float32)
+    expected = (x.mean(), {"first": x[0], "all": x, "new": np.arange(2)}, np.float64(0.1))
+    for given, kinds in (((jnp.asarray(w), jnp.asarray(x)), [jax.Array] * 3),
+                         ((jnp.asarray(w), x), [np.ndarray] * 3),
+                         ((w, x), [np.ndarray] * 3)):
+        for transformed in (fxgrad.grad, fxgrad.jacrev, fxgrad.hessian):
+            aux = transformed(loss, has_aux=True)(*given)[1]
+            for found, wanted in zip(jax.tree.leaves(aux), jax.tree.leaves(expected), strict=True):
+                np.testing.assert_array_equal(found, wanted)
+                assert found.dtype == wanted.dtype
+            assert isinstance(aux[1]["all"], kinds[0])
+            assert isinstance(aux[1]["first"], kinds[1])
+            assert isinstance(aux[0], kinds[2])
+            assert type(aux[1]["new"]) is np.ndarray
+
+
 def test_arrays_of_jax_that_are_constants_keep_what_jax_says_of_them() -> None:
     seen: list[Any] = []
 

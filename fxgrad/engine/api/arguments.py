@@ -224,9 +224,16 @@ def split_aux(what: str, function: Any, output: Any) -> tuple[Any, Any]:
 
 
 class Aux:
-    """Auxiliary output of a traced function: its arrays become program outputs, all else is kept here."""
+    """Auxiliary output of a traced function: its arrays become program outputs, all else is kept here.
 
-    __slots__ = ("_leaves", "_structure", "out_tree")
+    What is computed of known arrays alone is NumPy's, or jax's if all arrays `given` to the function are.
+    """
+
+    __slots__ = ("_leaves", "_of_jax", "_structure", "out_tree")
+
+    def __init__(self, given: Any) -> None:
+        arrays = [origin_of(leaf) for leaf in tree.leaves(given) if isinstance(leaf, np.ndarray | jax.Array)]
+        self._of_jax = bool(arrays) and all(isinstance(array, jax.Array) for array in arrays)
 
     out_tree: TreeDef
     """The tree of the main output."""
@@ -238,9 +245,15 @@ class Aux:
             self.out_tree = tree.structure(output)
             extra, self._structure = tree.flatten(aux)
             _refuse_hidden_tracers(what, function, aux, extra)
-            self._leaves = [_TRACED if type(leaf) is Tracer else as_numpy(origin_of(leaf)) for leaf in extra]
+            self._leaves = [_TRACED if type(leaf) is Tracer else self._plain(origin_of(leaf)) for leaf in extra]
             return output, [leaf for leaf in extra if type(leaf) is Tracer]
         return with_auxiliary
+
+    def _plain(self, leaf: Any) -> Any:
+        """Return an `Array` as NumPy's or jax's own array, and anything else as it is; jax may not have its dtype."""
+        if self._of_jax and type(leaf) is Array and jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype:
+            return jax.numpy.asarray(leaf)
+        return as_numpy(leaf)
 
     def restore(self, values: Sequence[Any]) -> Any:
         """Return the auxiliary output with `values` in place of its traced leaves."""
