@@ -216,6 +216,15 @@ def test_antiderivatives_of_a_high_order() -> None:
     np.testing.assert_allclose(fnp.polyder(p, 20), np.polyder(p, 20), rtol=1e-13)
 
 
+def test_polynomials_of_bools_and_without_roots() -> None:
+    found = fnp.polyint(np.array([True, False]))
+    assert found.dtype == fnp.polyint(np.array([1, 0], np.int8)).dtype == np.float32
+    np.testing.assert_array_equal(found, [0.5, 0.0, 0.0])
+    for find in (fnp.poly, fxgrad.jit(fnp.poly)):
+        assert find(np.zeros(0)).shape == np.shape(np.poly(np.zeros(0))) == ()
+        assert find(np.zeros(0)) == 1.0
+
+
 def test_arguments_with_too_few_axes_for_a_signature() -> None:
     with pytest.raises(ShapeError) as caught:
         fnp.vectorize(lambda a, b: a @ b, signature="(m,n),(n)->(m)")(np.ones((3, 2)), 1.0)
