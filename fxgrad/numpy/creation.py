@@ -130,13 +130,14 @@ def rows_of(arrays: Any) -> list[Any]:
 
 
 def as_arrays_keeping_dtypes(values: Sequence[Any]) -> list[Any]:
-    """Return each value as `asarray` does, in its own dtype; Python numbers give way.
+    """Return each value as `asarray` does, in its own dtype; Python numbers give way, bools do not.
 
     >>> import numpy as np
-    >>> [each.dtype.name for each in as_arrays_keeping_dtypes([np.ones(1), np.ones(1, np.int8), 0.1])]
-    ['float64', 'int8', 'float64']
+    >>> [each.dtype.name for each in as_arrays_keeping_dtypes([np.ones(1), np.ones(1, np.int8), 0.1, True])]
+    ['float64', 'int8', 'float64', 'bool']
     """
-    return [common if are_python_numbers(value) else operand(value)
+    return [operand(value) if not are_python_numbers(value) else
+            asarray(value) if np.asarray(value).dtype == dtypes.bool_ else common
             for value, common in zip(values, as_common_arrays(values), strict=True)] if values else []
 
 

@@ -216,6 +216,13 @@ def test_antiderivatives_of_a_high_order() -> None:
     np.testing.assert_allclose(fnp.polyder(p, 20), np.polyder(p, 20), rtol=1e-13)
 
 
+def test_bools_beside_other_arrays_stay_bools() -> None:
+    x = np.ones((2, 3), np.int32)
+    for call in (lambda x: fnp.broadcast_arrays(x, True, [True, False, True]), lambda x: fnp.meshgrid(x[0], True)):
+        for found in (call(x), fxgrad.jit(call)(x)):
+            assert [each.dtype for each in found] == [np.int32, *[np.bool_] * (len(found) - 1)]
+
+
 def test_polynomials_of_bools_and_without_roots() -> None:
     found = fnp.polyint(np.array([True, False]))
     assert found.dtype == fnp.polyint(np.array([1, 0], np.int8)).dtype == np.float32
