@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -214,6 +215,27 @@ def test_antiderivatives_of_a_high_order() -> None:
     p = np.arange(1.0, 26.0)
     np.testing.assert_allclose(fnp.polyint(p, 20), np.polyint(p, 20), rtol=1e-13)
     np.testing.assert_allclose(fnp.polyder(p, 20), np.polyder(p, 20), rtol=1e-13)
+
+
+@pytest.mark.parametrize(("kind", "text", "call"), [
+    (ShapeError, "vecmat: vectors have at least 1 axis, got an array of shape (). Write x[None]",
+     lambda: fnp.vecmat(1.0, np.ones((1, 3)))),
+    (ShapeError, "vecmat: matrices have at least 2 axes, got an array of shape (3,). Write x[None, :] or x[:, None]",
+     lambda: fnp.vecmat(np.ones(3), np.ones(3))),
+    (ShapeError, "matvec: matrices have at least 2 axes, got an array of shape (3,). Write x[None, :] or x[:, None]",
+     lambda: fnp.matvec(np.ones(3), np.ones(3))),
+    (ArgumentError, "lexsort: no keys. Give at least one array to sort by, lexsort([x])", lambda: fnp.lexsort([])),
+    (ArgumentError, "choose: no choices. Give at least one, choose(a, [x, y])",
+     lambda: fnp.choose(np.array([0, 1]), [])),
+    (ArgumentError, "einsum: no arrays for 'ij'. Write einsum('ij->j', x)", lambda: fnp.einsum("ij")),
+    (ArgumentError, ("einsum: one array alone, without subscripts. Write einsum('ij->j', x), or einsum(x, [0, 1], "
+     "[1])"), lambda: fnp.einsum(np.ones(3))),
+    (ArgumentError, "trim_zeros: trim is made of 'f' and 'b', got 3", lambda: fnp.trim_zeros(np.ones(3), 3)),
+])
+def test_calls_without_enough_are_refused(kind: type[Exception], text: str, call: Callable[[], Any]) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert str(caught.value).split("\n")[0] == text
 
 
 def test_bools_beside_other_arrays_stay_bools() -> None:

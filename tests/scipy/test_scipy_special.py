@@ -541,6 +541,7 @@ def test_slopes_of_boxcox_at_the_lowest_number_and_near(name: str) -> None:
         np.testing.assert_allclose(in_x, expected, rtol=1e-12)
         np.testing.assert_allclose(in_lmbda, 1 / lmbda ** 2, rtol=1e-12)
     np.testing.assert_array_equal(function(x, lmbda), getattr(scipy.special, name)(x, lmbda))
+    assert fsp.boxcox(-0.0, -1.0) == -np.inf
 
 
 def test_the_slope_of_poch_in_no_factors() -> None:

@@ -142,7 +142,7 @@ def _box(name: str, one: float, doc: str) -> Elementwise:
         series = mul(where(near, log_x, 0.0), in_powers(where(near, exponent, 0.0), _EXPM1_OVER_X))
         divisor = where(zero, 1.0, lmbda)
         # Powers have derivatives where those of the logarithm are infinite, and exp has them where expm1 rounds to -1.
-        at_bottom = power(where(bottom, sub(x, lowest), 1.0), divisor)
+        at_bottom = where(lt(divisor, 0.0), math.inf, power(where(bottom, sub(x, lowest), 1.0), divisor))  # also of -0
         low = lt(exponent, -0.5)
         below = where(bottom, at_bottom, exp(where(low, exponent, 0.0)))
         other = div(where(or_(bottom, low), sub(below, 1.0), expm1(where(low, 0.0, mul(divisor, log_x)))), divisor)
