@@ -217,6 +217,13 @@ def test_antiderivatives_of_a_high_order() -> None:
     np.testing.assert_allclose(fnp.polyder(p, 20), np.polyder(p, 20), rtol=1e-13)
 
 
+def test_grids_of_arrays_of_other_shapes_flatten_them() -> None:
+    x, y = np.arange(6.0).reshape(2, 3), np.array([1.0, 2.0])
+    for call in (fnp.meshgrid, fxgrad.jit(fnp.meshgrid)):
+        for found, expected in zip(call(x, y, 3.0), np.meshgrid(x, y, 3.0), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize(("kind", "text", "call"), [
     (ShapeError, "vecmat: vectors have at least 1 axis, got an array of shape (). Write x[None]",
      lambda: fnp.vecmat(1.0, np.ones((1, 3)))),
