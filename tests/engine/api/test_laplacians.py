@@ -307,6 +307,13 @@ def test_values_without_elements_share_no_directions():
     assert float(laplacian(lambda x: np.sum(x[1:] ** 2), sparse=True)(np.ones(1))) == 0.0
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_one_of_several_arguments_may_be_empty(sparse):
+    found = laplacian(lambda x, y: np.sum(x ** 3) + np.sum(y ** 2), argnums=(0, 1), sparse=sparse)
+    assert float(found(np.array([1.0, 2.0]), np.zeros((0, 3)))) == 18.0
+    assert laplacian(lambda x: [], sparse=sparse)(np.ones(2)) == []
+
+
 @pytest.mark.parametrize(("kind", "text", "call"), [
     (DTypeError, ("laplacian needs floating-point arguments, and x is i64[2]. Convert it, float(x) or "
      "x.astype('float32'), or leave it out of argnums"), lambda: laplacian(of_x)(np.array([1, 2]))),
