@@ -130,13 +130,14 @@ def rows_of(arrays: Any) -> list[Any]:
 
 
 def as_arrays_keeping_dtypes(values: Sequence[Any]) -> list[Any]:
-    """Return each value as `asarray` does, in its own dtype; Python numbers give way.
+    """Return each value as `asarray` does, in its own dtype; Python numbers give way, bools do not.
 
     >>> import numpy as np
-    >>> [each.dtype.name for each in as_arrays_keeping_dtypes([np.ones(1), np.ones(1, np.int8), 0.1])]
-    ['float64', 'int8', 'float64']
+    >>> [each.dtype.name for each in as_arrays_keeping_dtypes([np.ones(1), np.ones(1, np.int8), 0.1, True])]
+    ['float64', 'int8', 'float64', 'bool']
     """
-    return [common if are_python_numbers(value) else operand(value)
+    return [operand(value) if not are_python_numbers(value) else
+            asarray(value) if np.asarray(value).dtype == dtypes.bool_ else common
             for value, common in zip(values, as_common_arrays(values), strict=True)] if values else []
 
 
@@ -319,14 +320,15 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
     """Return coordinates of a grid: each vector repeated along the axes of the others (`sparse`: of size 1 there).
 
-    Raises `ArgumentError` if `indexing` is neither `"xy"` nor `"ij"`.
+    Arrays of other shapes are flattened, as in NumPy. Raises `ArgumentError` if `indexing` is neither `"xy"` nor
+    `"ij"`.
 
     >>> [grid.shape for grid in meshgrid([1.0, 2.0], [3.0, 4.0, 5.0])]
     [(3, 2), (3, 2)]
     """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(at_user_line(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}"))
-    vectors = [array if shape_of(array) else reshape(array, (1,)) for array in as_arrays_keeping_dtypes(xi)]
+    vectors = [reshape(array, (aval_of(array).size,)) for array in as_arrays_keeping_dtypes(xi)]
     order: Sequence[int] = [1, 0, *range(2, len(vectors))] if indexing == "xy" and len(vectors) > 1 \
         else range(len(vectors))
     sizes = [shape_of(vectors[place])[0] for place in order]

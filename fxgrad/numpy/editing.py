@@ -111,7 +111,10 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     """
     refuse_out("choose", out)
     a = as_array_operand(a)
-    options = as_common_arrays(rows_of(choices))
+    given = rows_of(choices)
+    if not given:
+        raise ArgumentError(at_user_line("choose: no choices. Give at least one, choose(a, [x, y])"))
+    options = as_common_arrays(given)
     count = len(options)
     if dtypes.kind_of(aval_of(a).dtype) not in "iub":
         raise ArgumentError(at_user_line(f"choose: numbers of choices must be integers, got {aval_of(a).dtype.name}"))
@@ -354,7 +357,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = N
     array([1, 0, 2])
     """
     filt = as_array_operand(filt)
-    if set(trim.lower()) - {"f", "b"}:
+    if not isinstance(trim, str) or set(trim.lower()) - {"f", "b"}:
         raise ArgumentError(at_user_line(f"trim_zeros: trim is made of 'f' and 'b', got {trim!r}"))
     known = require_concrete(filt, "np.trim_zeros, whose result has a size that depends on the values")
     places = np.nonzero(known)

@@ -48,6 +48,8 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = 
     refuse_out("einsum", out)
     if not isinstance(subscripts, str):
         subscripts, operands = _from_lists((subscripts, *operands))
+    if not operands:
+        raise ArgumentError(at_user_line(f"einsum: no arrays for {subscripts!r}. Write einsum('ij->j', x)"))
     arrays = as_numpy_scalars(promote_operands(*read(*operands)))
     preferred = as_dtype_or_none(preferred_element_type)
     names, result = _read(subscripts, arrays)
@@ -87,6 +89,9 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
 def _from_lists(given: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     """Return the form with lists of numbers converted to the form with letters."""
     letters = string.ascii_letters
+    if len(given) < 2:
+        raise ArgumentError(at_user_line(
+            "einsum: one array alone, without subscripts. Write einsum('ij->j', x), or einsum(x, [0, 1], [1])"))
 
     def named(numbers: Any) -> str:
         return "".join("..." if number is Ellipsis else letters[number] for number in numbers)

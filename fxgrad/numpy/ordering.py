@@ -80,10 +80,14 @@ def argsort(a: Any, axis: int | None = -1, *, kind: Any = None, order: Any = Non
 def lexsort(keys: Any, axis: int = -1) -> Any:
     """Return the positions (int32) that put several keys in order; the last key is the primary one.
 
+    Raises `ArgumentError` without keys.
+
     >>> lexsort([[3, 2, 1], [0, 0, 1]])
     array([1, 0, 2], dtype=int32)
     """
     arrays = [as_array_operand(key) for key in keys]
+    if not arrays:
+        raise ArgumentError(at_user_line("lexsort: no keys. Give at least one array to sort by, lexsort([x])"))
     at = axis_of("lexsort", axis, len(shape_of(arrays[0])))
     places = np.broadcast_to(np.arange(shape_of(arrays[0])[at], dtype=np.int32).reshape(
         [-1 if axis == at else 1 for axis in range(len(shape_of(arrays[0])))]), shape_of(arrays[0]))

@@ -164,19 +164,22 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     array([1., 2., 0.])
     """
     order = _order("polyint", m)
-    p, constants = promote_inexact(*_coefficients("polyint", p, 0 if k is None else k))
-    if shape_of(constants)[0] == 1:
-        constants = full(order, constants)
-    if shape_of(constants)[0] != order:
-        raise ShapeError(at_user_line(f"polyint: {shape_of(constants)[0]} constants for {order} integrations; one for "
-                                      "each is needed"))
+    p, *constants = promote_inexact(*_coefficients("polyint", p, *([] if k is None else [k])))
+    if not constants:
+        whole = pad(p, scalar_like(0, p), [(0, order, 0)])
+    else:
+        given = shape_of(constants[0])[0]
+        if given not in (1, order):
+            raise ShapeError(at_user_line(
+                f"polyint: {given} constants for {order} integrations; one for each is needed"))
+        whole = concatenate([p, full(order, constants[0]) if given == 1 else constants[0]], 0)
     size = shape_of(p)[0] + order
     dtype = aval_of(p).dtype
     # The power of each coefficient before, and how often it is integrated: constants join one after the other.
     starts = [*range(size - order - 1, -1, -1), *[0] * order]
     times = [order] * (size - order) + [order - 1 - place for place in range(order)]
     divisors = np.array([math.perm(start + count, count) for start, count in zip(starts, times, strict=True)], dtype)
-    return divide(concatenate([p, constants], 0), convert(divisors, dtype, aval_of(p).weak))
+    return divide(whole, convert(divisors, dtype, aval_of(p).weak))
 
 
 def _order(name: str, m: Any) -> int:
@@ -192,7 +195,7 @@ def _order(name: str, m: Any) -> int:
 def poly(seq_of_zeros: Any) -> Any:
     """Return the polynomial with given roots and leading coefficient 1, or that of the eigenvalues of a matrix.
 
-    Raises `ShapeError` for other arrays.
+    Without roots it is the number 1, as in NumPy. Raises `ShapeError` for other arrays.
 
     >>> poly([1.0, 2.0])
     array([ 1., -3.,  2.])
@@ -204,6 +207,8 @@ def poly(seq_of_zeros: Any) -> Any:
     elif len(shape) != 1:
         raise ShapeError(at_user_line(f"poly: a vector of roots or a square matrix is needed, the shape is {shape}"))
     result = broadcast_to(scalar_like(1, roots_of), (1,))
+    if not shape_of(roots_of)[0]:
+        return reshape(result, ())
     for root in unstack(roots_of, 0):
         longer = pad(result, scalar_like(0, result), [(0, 1, 0)])
         result = subtract(longer, pad(multiply(result, root), scalar_like(0, result), [(1, 0, 0)]))

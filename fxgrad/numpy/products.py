@@ -209,13 +209,25 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, keepdims: bool = False, preci
     return expand_dims(product, axis) if keepdims else product
 
 
+def _check_axes(name: str, *operands: tuple[str, Any, int]) -> None:
+    """Raise `ShapeError` unless each operand has as many axes as its kind needs."""
+    for kind, operand, least in operands:
+        if len(shape_of(operand)) < least:
+            raise ShapeError(at_user_line(
+                f"{name}: {kind} have at least {least} {'axis' if least == 1 else 'axes'}, got an array of shape "
+                f"{shape_of(operand)}. Write {'x[None]' if least == 1 else 'x[None, :] or x[:, None]'}"))
+
+
 def matvec(x1: Any, x2: Any, /) -> Any:
     """Return the products of matrices (the last two axes) and vectors (the last axis); the other axes broadcast.
+
+    Raises `ShapeError` for operands without these axes.
 
     >>> matvec([[1.0, 2.0]], [3.0, 4.0])
     array([11.])
     """
-    x2 = as_array_operand(x2)
+    x1, x2 = as_array_operand(x1), as_array_operand(x2)
+    _check_axes("matvec", ("matrices", x1, 2), ("vectors", x2, 1))
     product = matmul(x1, reshape(x2, (*shape_of(x2), 1)))
     return reshape(product, shape_of(product)[:-1])
 
@@ -223,10 +235,13 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 def vecmat(x1: Any, x2: Any, /) -> Any:
     """Return the products of vectors (the last axis, conjugated) and matrices (the last two); the other axes broadcast.
 
+    Raises `ShapeError` for operands without these axes.
+
     >>> vecmat([1.0, 2.0], [[3.0], [4.0]])
     array([11.])
     """
-    x1 = as_array_operand(x1)
+    x1, x2 = as_array_operand(x1), as_array_operand(x2)
+    _check_axes("vecmat", ("vectors", x1, 1), ("matrices", x2, 2))
     if dtypes.is_complex(aval_of(x1).dtype):
         x1 = conj(x1)
     product = matmul(reshape(x1, (*shape_of(x1)[:-1], 1, shape_of(x1)[-1])), x2)

@@ -31,6 +31,7 @@ from fxgrad.flatten_util import ravel_pytree
 from fxgrad.lax.solves import custom_root
 from fxgrad.numpy import linalg
 from fxgrad.scipy.linalg.systems import lu_factor, lu_solve
+from fxgrad.training.linear_systems import real_vector
 
 Function = Callable[..., Any]
 
@@ -325,28 +326,41 @@ def _tangent_solver(solve: Function | None, what: str) -> Function:
     That by the matrix raises `CheckError` if the matrix is singular: `what` does not determine x.
     """
     def by_matrix(linear: Function, right: Any) -> Any:
-        flat, rebuild = ravel_pytree(right)
         # A condition on complex numbers need not be holomorphic: their real and imaginary parts are the unknowns.
-        is_complex = dtypes.is_complex(flat.dtype)
-        parts = fnp.concatenate([fnp.real(flat), fnp.imag(flat)]) if is_complex else flat
+        vector, rebuild = real_vector(right)
         # Matrices are factored in float32 at least.
-        parts = fnp.astype(parts, np.promote_types(parts.dtype, np.float32))
+        unknowns = fnp.astype(vector, np.promote_types(vector.dtype, np.float32))
 
-        def whole(parts: Any) -> Any:
-            return parts[:flat.size] + 1j * parts[flat.size:] if is_complex else fnp.astype(parts, flat.dtype)
+        def whole(unknowns: Any) -> Any:
+            return rebuild(fnp.astype(unknowns, vector.dtype))
 
-        def product(parts: Any) -> Any:
-            found = ravel_pytree(linear(rebuild(whole(parts))))[0]
-            return fnp.concatenate([fnp.real(found), fnp.imag(found)]) if is_complex else fnp.astype(
-                found, parts.dtype)
+        def product(unknowns: Any) -> Any:
+            return fnp.astype(real_vector(linear(whole(unknowns)))[0], unknowns.dtype)
 
-        factors, pivots = lu_factor(jacobian(product)(fnp.zeros_like(parts)))
+        factors, pivots = lu_factor(jacobian(product)(fnp.zeros_like(unknowns)))
         check(~fnp.any(_vanishing_pivots(factors)), f"implicit: the derivative of {what} in x, a matrix of shape "
               f"{factors.shape}, is singular up to rounding at what it returned: the condition does not determine x "
               "there, which has no derivative. Give as many independent equations as unknowns, or solve=, which "
               "chooses one of the solutions")
-        return rebuild(whole(lu_solve((factors, pivots), parts)))
-    return by_matrix if solve is None else solve
+        return whole(lu_solve((factors, pivots), unknowns))
+
+    def by_products(linear: Function, right: Any) -> Any:
+        assert solve is not None
+        found = solve(linear, right)
+        structure: Any = tree.structure(found)
+        needed: Any = tree.structure(right)
+        if structure != needed:
+            raise TreeError(at_user_line(
+                f"implicit: solve={function_name(solve)} returns {structure}, where a container like x is needed, "
+                f"{needed}. Of solvers that return more, such as gmres, take the first: lambda matvec, b: "
+                "gmres(matvec, b)[0]"))
+        for leaf, own, name in zip(tree.leaves(found), tree.leaves(right), tree.leaf_names(right, "x"), strict=True):
+            if aval_of(leaf).shape != aval_of(own).shape:
+                raise ShapeError(at_user_line(
+                    f"implicit: solve={function_name(solve)} returns {aval_of(leaf).strong()} for {name}, where "
+                    f"{aval_of(own).strong()} is needed"))
+        return found
+    return by_matrix if solve is None else by_products
 
 
 def _vanishing_pivots(factors: Any) -> Any:

@@ -1,4 +1,7 @@
-"""Linear systems with I - s J for the Jacobian J of a function: dense, or sparse in a narrow band or by SciPy."""
+"""Linear systems with I - s J for the Jacobian J of a function: dense, or sparse in a narrow band or by SciPy.
+
+Their unknowns are vectors of real numbers, which containers are packed in.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad import numpy as fnp
+from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.callbacks import pure_callback
 from fxgrad.engine.api.closures import closure_convert
 from fxgrad.engine.api.jacobians import jacobian
@@ -16,8 +20,11 @@ from fxgrad.engine.api.residuals import stop_gradient
 from fxgrad.engine.api.reverse import linear_transpose
 from fxgrad.engine.api.types import ShapeDtypeStruct
 from fxgrad.engine.caches import cached
+from fxgrad.engine.frontend.operands import as_array_operand
 from fxgrad.engine.ops.factorizations import lu
 from fxgrad.engine.ops.triangular import lu_solve
+from fxgrad.flatten_util import ravel_pytree
+from fxgrad.lax import complex as complex_of
 from fxgrad.lax.linalg import tridiagonal_solve
 from fxgrad.lax.solves import custom_linear_solve
 
@@ -31,6 +38,22 @@ LAPACK_WIDTH = 48
 
 SMALL = 64
 """The number of rows up to which a band is solved as a dense matrix: one operation, which is compiled faster too."""
+
+
+def real_vector(y: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """Return a container as a vector of real numbers, and the inverse function."""
+    leaves, structure = tree.flatten(y)
+    leaves = [as_array_operand(leaf) for leaf in leaves]
+    leaves = [leaf if dtypes.is_inexact(fnp.result_type(leaf)) else fnp.astype(leaf, dtypes.float64)
+              for leaf in leaves]
+    parts = [[fnp.real(leaf), fnp.imag(leaf)] if dtypes.is_complex(fnp.result_type(leaf)) else [leaf]
+             for leaf in leaves]
+    vector, back = ravel_pytree(parts)
+
+    def unpack(vector: Any) -> Any:
+        parts = back(vector)
+        return tree.unflatten(structure, [part[0] if len(part) == 1 else complex_of(*part) for part in parts])
+    return vector, unpack
 
 
 def shifted_jacobian(function: Callable[[Any], Any], at: Any, scale: Any, sparse: Any, by_scipy: bool = False) -> Solve:

@@ -32,10 +32,9 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, ShapeError, TreeError
-from fxgrad.flatten_util import ravel_pytree
-from fxgrad.lax import complex as complex_of
 from fxgrad.lax.bodies import trace_body
 from fxgrad.lax.loops import scan, while_loop
+from fxgrad.training.linear_systems import real_vector
 from fxgrad.training.rosenbrock import rosenbrock_step, weighted_sum
 
 __all__ = ["odeint"]
@@ -121,7 +120,7 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
         _check_arity(func, args)
         times = _check_times(t)
         _check_options(adjoint, method, order, sparse)
-        start, unpack = _pack(tree.map(_widened, y0))
+        start, unpack = real_vector(tree.map(_widened, y0))
         controls: tuple[Any, ...] = (rtol, atol, mxstep, hmax)
         # The equations that the derivatives solve are other ones, with patterns of their own.
         solve_steps, solve_derived = (_steps_of(method, order, each) for each in (sparse, False))
@@ -130,7 +129,7 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
             y = unpack(state)
             slope = func(y, time, *given)
             _check_match(func, y, slope)
-            return _pack(slope)[0].astype(state.dtype)
+            return real_vector(slope)[0].astype(state.dtype)
 
         def given_field(state: Any, time: Any) -> Any:
             return field(state, time, *args)
@@ -200,22 +199,6 @@ def _is_half(x: Any) -> bool:
 def _widened(x: Any) -> Any:
     """Return half precision as float32: errors of steps are smaller than its roundings."""
     return convert(as_array_operand(x), dtypes.float32) if _is_half(x) else x
-
-
-def _pack(y: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return a container as a vector of real numbers, and the inverse function."""
-    leaves, structure = tree.flatten(y)
-    leaves = [as_array_operand(leaf) for leaf in leaves]
-    leaves = [leaf if dtypes.is_inexact(fnp.result_type(leaf)) else fnp.astype(leaf, dtypes.float64)
-              for leaf in leaves]
-    parts = [[fnp.real(leaf), fnp.imag(leaf)] if dtypes.is_complex(fnp.result_type(leaf)) else [leaf]
-             for leaf in leaves]
-    vector, back = ravel_pytree(parts)
-
-    def unpack(vector: Any) -> Any:
-        parts = back(vector)
-        return tree.unflatten(structure, [part[0] if len(part) == 1 else complex_of(*part) for part in parts])
-    return vector, unpack
 
 
 def _check_arity(func: Field, args: tuple[Any, ...]) -> None:
@@ -542,13 +525,13 @@ def _solve_backwards(field: Field, parameters: list[Any], states: Any, times: An
         state, end, begin, arriving = entry
         # A later time moves its state along the slope; earlier states do not change.
         d_time = fnp.sum(field(state, end, *parameters) * arriving).astype(times.dtype)
-        packed, unpack = _pack((state, adjoint + arriving, d_parameters))
+        packed, unpack = real_vector((state, adjoint + arriving, d_parameters))
 
         def turned(packed: Any, ago: Any) -> Any:
             y, a, _ = unpack(packed)
             slope, pullback = vjp(lambda y, *given: field(y, -ago, *given), y, *parameters)
             d_y, *d_rest = pullback(a)
-            return _pack((-slope, d_y, d_rest))[0].astype(packed.dtype)
+            return real_vector((-slope, d_y, d_rest))[0].astype(packed.dtype)
 
         _, adjoint, d_parameters = unpack(solve_steps(turned, packed, fnp.stack([-end, -begin]), controls)[1])
         return (adjoint, d_parameters), d_time

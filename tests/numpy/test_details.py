@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -214,6 +215,50 @@ def test_antiderivatives_of_a_high_order() -> None:
     p = np.arange(1.0, 26.0)
     np.testing.assert_allclose(fnp.polyint(p, 20), np.polyint(p, 20), rtol=1e-13)
     np.testing.assert_allclose(fnp.polyder(p, 20), np.polyder(p, 20), rtol=1e-13)
+
+
+def test_grids_of_arrays_of_other_shapes_flatten_them() -> None:
+    x, y = np.arange(6.0).reshape(2, 3), np.array([1.0, 2.0])
+    for call in (fnp.meshgrid, fxgrad.jit(fnp.meshgrid)):
+        for found, expected in zip(call(x, y, 3.0), np.meshgrid(x, y, 3.0), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("kind", "text", "call"), [
+    (ShapeError, "vecmat: vectors have at least 1 axis, got an array of shape (). Write x[None]",
+     lambda: fnp.vecmat(1.0, np.ones((1, 3)))),
+    (ShapeError, "vecmat: matrices have at least 2 axes, got an array of shape (3,). Write x[None, :] or x[:, None]",
+     lambda: fnp.vecmat(np.ones(3), np.ones(3))),
+    (ShapeError, "matvec: matrices have at least 2 axes, got an array of shape (3,). Write x[None, :] or x[:, None]",
+     lambda: fnp.matvec(np.ones(3), np.ones(3))),
+    (ArgumentError, "lexsort: no keys. Give at least one array to sort by, lexsort([x])", lambda: fnp.lexsort([])),
+    (ArgumentError, "choose: no choices. Give at least one, choose(a, [x, y])",
+     lambda: fnp.choose(np.array([0, 1]), [])),
+    (ArgumentError, "einsum: no arrays for 'ij'. Write einsum('ij->j', x)", lambda: fnp.einsum("ij")),
+    (ArgumentError, ("einsum: one array alone, without subscripts. Write einsum('ij->j', x), or einsum(x, [0, 1], "
+     "[1])"), lambda: fnp.einsum(np.ones(3))),
+    (ArgumentError, "trim_zeros: trim is made of 'f' and 'b', got 3", lambda: fnp.trim_zeros(np.ones(3), 3)),
+])
+def test_calls_without_enough_are_refused(kind: type[Exception], text: str, call: Callable[[], Any]) -> None:
+    with pytest.raises(kind) as caught:
+        call()
+    assert str(caught.value).split("\n")[0] == text
+
+
+def test_bools_beside_other_arrays_stay_bools() -> None:
+    x = np.ones((2, 3), np.int32)
+    for call in (lambda x: fnp.broadcast_arrays(x, True, [True, False, True]), lambda x: fnp.meshgrid(x[0], True)):
+        for found in (call(x), fxgrad.jit(call)(x)):
+            assert [each.dtype for each in found] == [np.int32, *[np.bool_] * (len(found) - 1)]
+
+
+def test_polynomials_of_bools_and_without_roots() -> None:
+    found = fnp.polyint(np.array([True, False]))
+    assert found.dtype == fnp.polyint(np.array([1, 0], np.int8)).dtype == np.float32
+    np.testing.assert_array_equal(found, [0.5, 0.0, 0.0])
+    for find in (fnp.poly, fxgrad.jit(fnp.poly)):
+        assert find(np.zeros(0)).shape == np.shape(np.poly(np.zeros(0))) == ()
+        assert find(np.zeros(0)) == 1.0
 
 
 def test_arguments_with_too_few_axes_for_a_signature() -> None:

@@ -529,6 +529,34 @@ def test_hypergeometric_functions_beyond_the_series_of_jax() -> None:
                                    slopes, rtol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["boxcox", "boxcox1p"])
+def test_slopes_of_boxcox_at_the_lowest_number_and_near(name: str) -> None:
+    """x^(lmbda - 1), and 1 / lmbda^2 in lmbda: of 0 and of powers below 1e-17, whose expm1 rounds to -1."""
+    function, x = getattr(fsp, name), np.array([0.0, 0.0, 0.0, 1e-20, 1e-30])
+    lmbda, expected = np.array([0.5, 1.0, 2.0, 1.0, 0.7]), np.array([np.inf, 1.0, 0.0, 1.0, 1e9])
+    if name == "boxcox1p":
+        x, lmbda, expected = x[:3] - 1.0, lmbda[:3], expected[:3]
+    for find in (fxgrad.vmap(fxgrad.grad(function, (0, 1))), fxgrad.jit(fxgrad.vmap(fxgrad.grad(function, (0, 1))))):
+        in_x, in_lmbda = find(x, lmbda)
+        np.testing.assert_allclose(in_x, expected, rtol=1e-12)
+        np.testing.assert_allclose(in_lmbda, 1 / lmbda ** 2, rtol=1e-12)
+    np.testing.assert_array_equal(function(x, lmbda), getattr(scipy.special, name)(x, lmbda))
+    assert fsp.boxcox(-0.0, -1.0) == -np.inf
+
+
+def test_the_slope_of_poch_in_no_factors() -> None:
+    z = np.array([0.5, 1.0, 20.0, -0.5])
+    found = fxgrad.vmap(fxgrad.grad(fsp.poch, (0, 1)), (0, None))(z, 0.0)
+    np.testing.assert_allclose(found[0], np.zeros(4), atol=1e-15)
+    np.testing.assert_allclose(found[1], scipy.special.digamma(z), rtol=1e-13)
+    np.testing.assert_array_equal(fsp.poch(np.array([0.0, -1.0, -2.0]), 0.0), np.ones(3))
+
+
+def test_the_slope_of_expn_of_orders_that_are_cut_to_integers() -> None:
+    found = [fxgrad.grad(lambda x, n=n: fsp.expn(n, x))(1.0) for n in (0.5, 1.5, 2.9)]
+    np.testing.assert_allclose(found, [-2.0 / np.e, -1.0 / np.e, -scipy.special.exp1(1.0)], rtol=1e-13)
+
+
 def test_the_slope_of_boxcox_at_0() -> None:
     """It was 0."""
     np.testing.assert_allclose(fxgrad.grad(fsp.boxcox, 1)(3.0, 0.0), np.log(3) ** 2 / 2, rtol=1e-14)

@@ -284,6 +284,8 @@ def test_standard_error() -> None:
                         {"nan_policy": "omit", "axis": 1}):
             np.testing.assert_allclose(stats.sem(a, **options), jax.scipy.stats.sem(a, **options), rtol=1e-12)
     np.testing.assert_allclose(fxgrad.grad(stats.sem)(np.array([1.0, 3.0])), [-0.5, 0.5], rtol=1e-12)
+    with pytest.raises(errors.AxisError, match=r"^sem: axis 0 of an array with 0 axes; a scalar has no axes"):
+        stats.sem(1.0)
 
 
 def test_arguments_by_name_and_number() -> None:

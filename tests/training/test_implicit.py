@@ -242,6 +242,12 @@ def test_complex_roots():
     for part in (fnp.real, fnp.imag):
         np.testing.assert_allclose(fxgrad.grad(lambda a, part=part: part(root(a)))(a), fxgrad.grad(
             lambda a, part=part: part(fnp.sqrt(a)))(a), rtol=1e-12)
+    parts = implicit(lambda a: {"root": fnp.sqrt(a), "size": fnp.real(a) ** 2}, root=lambda x, a: {
+        "root": square(x["root"], a), "size": x["size"] - fnp.real(a) ** 2})
+    np.testing.assert_allclose(fxgrad.jvp(lambda a: [*parts(a).values()], (a,), (1j + 1.0,))[1],
+                               [(0.5j + 0.5) / np.sqrt(a), 4.0], rtol=1e-12)
+    np.testing.assert_allclose(fxgrad.grad(lambda a: parts(a)["size"] + fnp.real(parts(a)["root"]))(a), fxgrad.grad(
+        lambda a: fnp.real(a) ** 2 + fnp.real(fnp.sqrt(a)))(a), rtol=1e-12)
     mixed = lambda a: fnp.real(a) / 1.5 + 2j * fnp.imag(a)
     found = implicit(mixed, root=lambda x, a: x + fnp.conj(x) / 2 - a)
     np.testing.assert_allclose(fxgrad.jvp(found, (a,), (1.0 + 1j,))[1], 1 / 1.5 + 2j, rtol=1e-12)
@@ -281,6 +287,14 @@ def wrong(a):
 
 def pair(x, a):
     return x, a
+
+
+def with_status(matvec, b):
+    return b / matvec(1.0), 0
+
+
+def wide(matvec, b):
+    return fnp.stack([b, b])
 
 
 def nothing(a):
@@ -331,6 +345,11 @@ def pair_sum(x, a):
     (CheckError, ("implicit: argmin of wrong with its constraints does not hold at what it returned: a residual of "
      "3.0, where at most 0.0015 is allowed"), lambda: implicit(
          wrong, argmin=lambda x, a: x ** 2, at_most=lambda x, a: x - 1.5)(1.5)),
+    (TreeError, ("implicit: solve=with_status returns PyTreeDef((*, *)), where a container like x is needed, "
+     "PyTreeDef(*). Of solvers that return more, such as gmres, take the first: lambda matvec, b: "
+     "gmres(matvec, b)[0]"), lambda: fxgrad.grad(implicit(by_steps, root=square, solve=with_status))(4.0)),
+    (ShapeError, "implicit: solve=wide returns f64[2] for x, where f64[] is needed",
+     lambda: fxgrad.grad(implicit(by_steps, root=square, solve=wide))(4.0)),
     (ArgumentError, ("implicit: nothing returned None, which has no numbers. Return x, an array or a container of "
      "arrays"), lambda: implicit(nothing, root=square)(1.0)),
     (CheckError, ("implicit: divided returned numbers that are not finite, the largest of which is inf. Look at its "

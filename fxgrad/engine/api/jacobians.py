@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Literal
 
 import numpy as np
@@ -161,7 +161,7 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
         return _jacobian_of("hessian", grad(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic,
                             chunk_size, "auto", with_value=False, sparse=sparse, of=fun)
     first = jacrev(fun, argnums, has_aux, holomorphic, chunk_size=chunk_size)
-    second = _jacobian_of("jacfwd", first, argnums, has_aux, holomorphic, chunk_size, "forward", with_value=False,
+    second = _jacobian_of("hessian", first, argnums, has_aux, holomorphic, chunk_size, "forward", with_value=False,
                           kept=None if has_aux or holomorphic else partial(_trace_rows, fun, chunk_size))
     return transformation("hessian", fun, argnums)(second)
 
@@ -184,6 +184,7 @@ def value_and_hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bo
                         chunk_size=chunk_size, sparse=sparse)
     require_positions("value_and_hessian", "argnums", argnums)
 
+    @wraps(fun, updated=())
     def value_aside(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         output = fun(*args, **kwargs)
         return (output[0], output) if has_aux else (output, output)

@@ -95,7 +95,7 @@ class Stages(NamedTuple):
         avals = [aval_of(stack) for stack in basis]
         rows = self.colors[None, :] == np.arange(self.number)[:, None]
         stacks = np.split(rows, np.cumsum([math.prod(aval.shape[1:]) for aval in avals])[:-1], axis=1)
-        return [stack.reshape(-1, *aval.shape[1:]).astype(aval.dtype)
+        return [stack.reshape(self.number, *aval.shape[1:]).astype(aval.dtype)
                 for stack, aval in zip(stacks, avals, strict=True)]
 
     def spread(self, found: Any, mask: Any) -> Any:

@@ -69,7 +69,7 @@ def laplacian(fun: Callable[..., Any], argnums: Argnums = 0, with_value: bool = 
         inputs = traced.inputs(*selected.leaves)
         number, main = len(traced.program.outputs), traced.out_tree.num_leaves
         moving, wanted = traced.wrt(), tuple(place < main for place in range(number))
-        basis, stages = _directions(fun, argnums, has_aux, args, kwargs, avals, traced) if sparse else (
+        basis, stages = _directions(fun, argnums, has_aux, args, kwargs, avals, traced) if sparse and main else (
             _basis(avals), product_stages(traced.program, moving))
 
         def along(*directions: Any) -> tuple[list[Any], list[Any]]:
@@ -256,7 +256,7 @@ def _directions(fun: Callable[..., Any], argnums: Argnums, has_aux: bool, args: 
     rows = np.zeros((number, pattern.shape[1]))
     rows[np.maximum(colors.colors, 0), np.arange(pattern.shape[1])] = 1  # those that meet no other have no color
     stacks = np.split(rows, np.cumsum([aval.size for aval in avals])[:-1], axis=1)
-    return [wrap_array(stack.reshape(-1, *aval.shape).astype(aval.dtype))
+    return [wrap_array(stack.reshape(number, *aval.shape).astype(aval.dtype))
             for stack, aval in zip(stacks, avals, strict=True)], None
 
 

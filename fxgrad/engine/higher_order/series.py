@@ -22,10 +22,9 @@ from fxgrad.engine.higher_order.wiring import nonzero_outputs_of
 from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.forward import has_tangent
-from fxgrad.engine.transforms.series import Expansion, Operation, Series, series_rules
+from fxgrad.engine.transforms.series import Expansion, Operation, Series, not_summed, series_rules
 from fxgrad.engine.transforms.series import series_program as series_program  # noqa: PLC0414  (with these rules)
 from fxgrad.engine.transforms.series import solution_program as solution_program  # noqa: PLC0414
-from fxgrad.errors import UnsupportedError
 
 
 @series_rules.register(named_call_p, jit_call_p, checkpoint_p)
@@ -61,7 +60,7 @@ def _of_programs(expansion: Expansion, operation: Operation, run: Callable[[int]
         return [Series(aval, column) for aval, column in zip(operation.avals, columns(operation.order), strict=True)]
 
     if expansion.sum_directions is not None:
-        raise UnsupportedError(f"the second coefficients of {operation.primitive} are not summed over directions")
+        raise not_summed(operation.primitive)
 
     def further(place: int) -> Callable[[int], Any]:
         return lambda order: columns(order)[place][order]

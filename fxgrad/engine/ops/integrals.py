@@ -16,7 +16,7 @@ from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.engine.ops.comparison import gt, lt
 from fxgrad.engine.ops.exponential import exp, log, square
 from fxgrad.engine.ops.gamma import by_xla, no_derivative
-from fxgrad.engine.ops.parts import abs
+from fxgrad.engine.ops.parts import abs, floor
 from fxgrad.engine.ops.pointwise import operation
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import erf, in_powers
@@ -99,9 +99,10 @@ erfcx, dawsn, owens_t, wofz = map(operation, (erfcx_p, dawsn_p, owens_t_p, wofz_
 
 def _expn_tangent(t: Any, out: Any, n: Any, x: Any) -> Any:
     """-E(n - 1, x): by recurrence (8.19.12) where that order is negative, for which newer versions of jax give NaN."""
-    positive = gt(n, 0.0)
-    known = expn(where(positive, sub(n, 1.0), 0.0), x)
-    recurrent = div(add(exp(neg(x)), mul(sub(1.0, n), out)), x)
+    order = floor(n)  # as of the value
+    positive = gt(order, 0.0)
+    known = expn(where(positive, sub(order, 1.0), 0.0), x)
+    recurrent = div(add(exp(neg(x)), mul(sub(1.0, order), out)), x)
     return neg(mul(t, where(positive, known, recurrent)))
 
 

@@ -18,6 +18,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.analysis import Analysis
 from fxgrad.engine.core.avals import Aval, Literal
@@ -154,7 +156,7 @@ class Expansion:
         self._squares: dict[int, tuple[Any, Any]] = {}  # by the identity of what is squared, which is kept alive
         self._made: dict[Any, tuple[list[Series], Operation]] = {}  # keys have identities of the operands
         self._constants: dict[Any, Series] = {}
-        self._tangents: dict[Any, tuple[Derived, bool]] = {}
+        self._tangents: dict[Any, tuple[Derived, frozenset[int]]] = {}
 
     def sum_squares(self, base: Any) -> Any:
         """Return the sum over all directions of the squares of a coefficient."""
@@ -211,6 +213,8 @@ class Expansion:
     def _apply(self, operation: Operation) -> list[Series]:
         primitive, operands = operation.primitive, operation.operands
         if primitive.jvp is NO_TANGENT or all(not has_tangent(each.aval) or each.is_constant for each in operands):
+            if self.sum_directions is not None and any(each.shift for each in operands):
+                raise not_summed(primitive)  # such as a comparison of tangents, which differs by direction
             return [Series(aval, [value]) for aval, value in zip(operation.avals, operation.values(), strict=True)]
         rule = series_rules.of(primitive)
         if rule is not None:
@@ -221,7 +225,8 @@ class Expansion:
         """Return the series that the jvp rule gives: as a linear operation, or as a differential equation."""
         operands = operation.operands
         marks = tuple(has_tangent(each.aval) and not each.is_constant for each in operands)
-        derived, is_linear = self._tangent(operation, marks)
+        derived, used = self._tangent(operation, marks)
+        is_linear = not used.intersection(_places(marks))
         right: list[Series] = []
 
         def further(place: int) -> Coefficient:
@@ -252,16 +257,33 @@ class Expansion:
                 return divided(right[derived.extra.index(place)].part(order - 1), order)
             return linear if is_linear else differential
 
-        if self.sum_directions is not None and not is_linear and operation.primitive.regions is not None:
-            raise UnsupportedError(f"the second coefficients of {operation.primitive} are not summed over directions")
+        if self.sum_directions is not None and not self._is_homogeneous(operation, marks, is_linear):
+            raise not_summed(operation.primitive)
         shift = max(each.shift for each in operands)
-        if shift and is_linear and len(derived.extra) == len(operation.avals):
+        # At rest, an operand such as the other case of a `where` is a part of the value, unless it is 0.
+        if shift and is_linear and len(derived.extra) == len(operation.avals) and all(
+                mark or not has_tangent(each.aval) or _is_literal_zero(each.known[0])
+                for each, mark in zip(operands, marks, strict=True)):
             return [Series(aval, [], further(place), shift) for place, aval in enumerate(operation.avals)]
         return [Series(aval, [value], further(place) if place in derived.extra else None, shift)
                 for place, (aval, value) in enumerate(zip(operation.avals, operation.values(), strict=True))]
 
-    def _tangent(self, operation: Operation, marks: tuple[bool, ...]) -> tuple[Derived, bool]:
-        """Return the program of the nonzero tangents, and whether it is independent of all operands that vary.
+    def _is_homogeneous(self, operation: Operation, marks: tuple[bool, ...], is_linear: bool) -> bool:
+        """Return whether each coefficient of a result has one degree in the direction, and so is a sum or is not.
+
+        A linear operation on values of two degrees, such as matrices joined, has some entries of each; and one that is
+        not linear in a tangent, such as its absolute value, has no degree.
+        """
+        operands = operation.operands
+        if is_linear:
+            return len({each.shift for each, mark in zip(operands, marks, strict=True) if mark}) == 1
+        if operation.primitive.regions is not None:
+            return False
+        shifted = tuple(mark and each.shift > 0 for each, mark in zip(operands, marks, strict=True))
+        return not any(shifted) or not self._tangent(operation, shifted)[1].intersection(_places(shifted))
+
+    def _tangent(self, operation: Operation, marks: tuple[bool, ...]) -> tuple[Derived, frozenset[int]]:
+        """Return the program of the nonzero tangents, and the places of the operands that it depends on.
 
         It takes the operands, and the tangents of those that `marks` marks; `extra` has the places of the results.
         """
@@ -285,10 +307,21 @@ class Expansion:
             own = derived.program.inputs[len(derived.captured):][:len(avals)]
             used = {atom for equation in derived.program.equations for atom in equation.inputs}
             used |= {*derived.program.outputs}
-            varies = [has_tangent(each.aval) and not each.is_constant for each in operation.operands]
-            is_linear = not any(var in used for var, mark in zip(own, varies, strict=True) if mark)
-            found = self._tangents[key] = derived, is_linear
+            found = self._tangents[key] = derived, frozenset(place for place, var in enumerate(own) if var in used)
         return found
+
+
+def _places(marks: Sequence[bool]) -> list[int]:
+    return [place for place, mark in enumerate(marks) if mark]
+
+
+def _is_literal_zero(value: Any) -> bool:
+    return type(value) is Zero or (type(value) is Literal and not np.any(value.value))
+
+
+def not_summed(primitive: Primitive) -> UnsupportedError:
+    """Return the error of an operation that has no sum of second coefficients: directions are then taken one by one."""
+    return UnsupportedError(f"the second coefficients of {primitive} are not summed over directions")
 
 
 def derivative(series: Series) -> Series:
@@ -387,6 +420,8 @@ def _quotient(expansion: Expansion, operation: Operation) -> list[Series]:
     """From y b = a: y_k is (a_k - sum of y_i b_{k-i}) / b_0."""
     above, below = operation.operands
     aval, = operation.avals
+    if expansion.sum_directions is not None and below.shift:
+        raise not_summed(operation.primitive)
 
     def further(order: int) -> Any:
         known = total([_term(expansion, mul, result, low, below, order - low, aval) for low in range(order)], aval)

@@ -12,7 +12,7 @@ from fxgrad.engine.frontend.ufuncs import Elementwise, composite_function
 from fxgrad.engine.ops import gamma as gamma_room
 from fxgrad.engine.ops import hypergeometric, integrals, special
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
-from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt, not_
+from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt, not_, or_
 from fxgrad.engine.ops.exponential import exp, expm1, log, log1p, logistic, square
 from fxgrad.engine.ops.exponential import pow as power
 from fxgrad.engine.ops.parts import abs as absolute
@@ -130,20 +130,29 @@ kl_div = _special("kl_div", lambda p, q: _entropy(p, q, gamma_room.deviance, q),
 _EXPM1_OVER_X = [1 / math.factorial(k + 1) for k in range(18)]
 
 
-def _box(name: str, logarithm: Callable[..., Any], doc: str) -> Elementwise:
+def _box(name: str, one: float, doc: str) -> Elementwise:
+    """Return the transformation by log(x + 1 - one), which is 0 at x = `one`."""
+    logarithm, lowest = (log, 0.0) if one else (log1p, -1.0)
+
     def function(x: Any, lmbda: Any) -> Any:
-        zero, log_x = eq(lmbda, 0.0), logarithm(x)
+        zero, bottom = eq(lmbda, 0.0), eq(x, lowest)
+        log_x = logarithm(where(bottom, one, x))
         exponent = mul(lmbda, log_x)
-        near = lt(absolute(exponent), 0.5)  # there by the series, for derivatives in lmbda, at 0 too
+        near = and_(lt(absolute(exponent), 0.5), not_(bottom))  # by the series, for derivatives in lmbda, at 0 too
         series = mul(where(near, log_x, 0.0), in_powers(where(near, exponent, 0.0), _EXPM1_OVER_X))
-        exponent_or_1 = where(zero, 1.0, lmbda)
-        return where(near, series, where(zero, log_x, div(expm1(mul(exponent_or_1, log_x)), exponent_or_1)))
+        divisor = where(zero, 1.0, lmbda)
+        # Powers have derivatives where those of the logarithm are infinite, and exp has them where expm1 rounds to -1.
+        at_bottom = where(lt(divisor, 0.0), math.inf, power(where(bottom, sub(x, lowest), 1.0), divisor))  # also of -0
+        low = lt(exponent, -0.5)
+        below = where(bottom, at_bottom, exp(where(low, exponent, 0.0)))
+        other = div(where(or_(bottom, low), sub(below, 1.0), expm1(where(low, 0.0, mul(divisor, log_x)))), divisor)
+        return where(near, series, where(zero, logarithm(where(zero, x, one)), other))
     return _special(name, function, doc, 2)
 
 
-boxcox = _box("boxcox", log,
+boxcox = _box("boxcox", 1.0,
               "Return the transformation of Box and Cox: (x^lmbda - 1) / lmbda, and log(x) for lmbda = 0.")
-boxcox1p = _box("boxcox1p", log1p, "`boxcox` of 1 + x, accurate for small x.")
+boxcox1p = _box("boxcox1p", 0.0, "`boxcox` of 1 + x, accurate for small x.")
 
 # --- gamma and beta functions -------------------------------------------------------------------------------------
 
@@ -205,7 +214,8 @@ def _poch(z: Any, m: Any) -> Any:
     exponent = add(mul(sub(large, 0.5), log1p(div(step, large))), mul(step, sub(log(total), 1.0)))
     errors = sub(gamma_room.stirling_error(total), gamma_room.stirling_error(large))
     near = div(_gamma(where(far, 1.0, add(z, m))), _gamma(where(far, 1.0, z)))
-    return where(eq(m, 0.0), 1.0, where(far, exp(add(exponent, errors)), near))
+    found = where(far, exp(add(exponent, errors)), near)
+    return where(and_(eq(m, 0.0), not_(eq(found, 1.0))), 1.0, found)  # at poles, whose quotient is NaN
 
 
 poch = _special("poch", _poch,

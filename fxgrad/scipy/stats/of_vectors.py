@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from fxgrad import numpy as fnp
-from fxgrad.engine.frontend.operands import inexact_operands
+from fxgrad.engine.frontend.operands import axes_of, inexact_operands
 from fxgrad.engine.ops.gamma import deviance, log_poisson, stirling_error
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
@@ -126,5 +126,5 @@ def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagat
     if nan_policy != "propagate":
         raise ShapeError(at_user_line(f"sem: nan_policy={nan_policy!r}; it must be 'propagate' or 'omit'"))
     shape = aval_of(a).shape
-    count = math.prod(shape) if axis is None else shape[axis]
+    count = math.prod(shape[each] for each in axes_of("sem", axis, len(shape)))
     return fnp.std(a, axis=axis, ddof=ddof, keepdims=keepdims) / math.sqrt(count)

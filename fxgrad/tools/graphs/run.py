@@ -6,7 +6,6 @@ cotangents of a value that is used several times are summed. So each number that
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -155,7 +154,7 @@ class Run:
                     f"the local derivative of {target.text} in {source.text} has {size:,} numbers, shape "
                     f"{(*target.shape, *source.shape)}; use node.vjp, which applies it without writing it out"))
             pullback = self.pullback(edge.operation)
-            basis = np.eye(math.prod(target.shape), dtype=target.dtype).reshape((-1, *target.shape))
+            basis = np.eye(target.aval.size, dtype=target.dtype).reshape((target.aval.size, *target.shape))
             others = [_zero_value(node) for node in edge.operation.outputs]
             rows = vmap(lambda one: pullback(*others[:number], one, *others[number + 1:])[edge.position])(basis)
             found = np.asarray(rows).reshape((*target.shape, *source.shape))[()]

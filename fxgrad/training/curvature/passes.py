@@ -107,11 +107,28 @@ def _uses_in(opened: Program, captured: int, count: int) -> list[ParameterUses]:
 
 
 def require_batch(what: str, batch: Sequence[Any]) -> None:
-    """Raise `ArgumentError` if there are no arrays with an axis of examples."""
+    """Raise `ArgumentError` if there are no arrays with an axis of examples, or if these have different sizes."""
     if not tree.leaves(batch):
         raise ArgumentError(at_user_line(
             f"{what}: no batch was given, where arrays with the examples along axis 0 are needed. Write "
             f"{what}(loss)(params, x, y)"))
+    check_examples(what, batch)
+
+
+def check_examples(what: str, batch: Sequence[Any]) -> None:
+    """Raise `ArgumentError` for numbers in a batch, and for arrays of different numbers of examples."""
+    names = tree.leaf_names(batch, "batch")
+    shapes = [leaf.shape if hasattr(leaf, "shape") else fnp.shape(leaf) for leaf in tree.leaves(batch)]  # types, too
+    for name, shape in zip(names, shapes, strict=True):
+        if not shape:
+            raise ArgumentError(at_user_line(
+                f"{what}: {name} is a number, where arrays with the examples along axis 0 are needed. Close over it in "
+                "the loss"))
+        one, other = shapes[0][0], shape[0]
+        if type(one) is type(other) is int and one != other:
+            raise ArgumentError(at_user_line(
+                f"{what}: {names[0]} has {one} examples along axis 0, and {name} has {other}; all arrays of a batch "
+                "have as many. Close over those that all examples share"))
 
 
 _FLAG = np.dtype("float32")

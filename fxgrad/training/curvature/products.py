@@ -9,6 +9,7 @@ from fxgrad import distributions, hvp, linear_transpose, linearize, stop_gradien
 from fxgrad import numpy as fnp
 from fxgrad.errors import ArgumentError
 from fxgrad.extend import at_user_line, function_name, hide_frames
+from fxgrad.training.curvature.passes import check_examples
 
 Function = Callable[..., Any]
 Argnums = int | Sequence[int]
@@ -79,7 +80,7 @@ def empirical_fisher_product(loss: Function, params: Any, batch: Any, tangent: A
     the Fisher matrix times the vector; with those of the data it is not (Kunstner, Balles and Hennig, Limitations of
     the empirical Fisher approximation, 2019).
 
-    Raises `ArgumentError` if `batch` is no tuple, or if `loss` returns no scalar.
+    Raises `ArgumentError` if `batch` is no tuple of arrays with as many examples, or if `loss` returns no scalar.
 
     >>> import numpy as np, fxgrad
     >>> loss = lambda w, x: np.dot(w, x)  # whose gradient is x
@@ -91,6 +92,7 @@ def empirical_fisher_product(loss: Function, params: Any, batch: Any, tangent: A
         raise ArgumentError(at_user_line(
             f"empirical_fisher_product takes the batch as a tuple, one entry for each argument after the parameters, "
             f"got a {type(batch).__name__}. Write empirical_fisher_product(loss, params, (x, y), tangent)"))
+    check_examples("empirical_fisher_product", batch)
 
     def losses(params: Any) -> Any:
         return example_losses("empirical_fisher_product", loss, params, batch)

@@ -14,6 +14,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import divergence, hessian_diag, laplacian, lax, nn
 from fxgrad.errors import ArgumentError, DTypeError, TreeError
+from fxgrad.scipy import linalg as matrices
 from fxgrad.scipy import special
 
 X = np.array([1.0, 2.0, -0.5])
@@ -27,6 +28,20 @@ def by_tangents(x):
 
 
 by_tangents.defjvp(lambda primals, tangents: (by_tangents(*primals), fnp.sum(3 * primals[0] ** 2 * tangents[0])))
+
+def scaled_tangents(inner):
+    """Return the sum of the sines of `inner(x)`, with a rule that divides tangents by their largest entry, if not 0."""
+    @fxgrad.custom_jvp
+    def sines(x):
+        return fnp.sum(fnp.sin(x))
+
+    @sines.defjvp
+    def rule(primals, tangents):
+        size = fnp.max(fnp.abs(tangents[0]))
+        size = fnp.where(size == 0.0, 1.0, size)
+        return sines(*primals), fnp.sum(fnp.cos(primals[0]) * (tangents[0] / size)) * size
+    return lambda x: sines(inner(x))
+
 
 FUNCTIONS = {
     "powers": lambda x: np.sum(x ** 3), "network": lambda x: fnp.sum(fnp.tanh(fnp.tanh(x @ W) @ W.T)),
@@ -47,6 +62,7 @@ FUNCTIONS = {
     "det": lambda x: fnp.linalg.det(np.eye(3) + fnp.outer(x, x * x)),
     "solve": lambda x: fnp.linalg.solve(np.eye(3) * 2 + fnp.outer(x, x), x)[0], "custom_jvp": by_tangents,
     "cholesky": lambda x: fnp.linalg.cholesky(np.eye(3) * 9 + fnp.outer(x, x))[2, 1],
+    "expm": lambda x: fnp.sum(matrices.expm(fnp.outer(x, x * 0.2))),
     "conv": lambda x: fnp.sum(fnp.convolve(x, x * x) ** 2), "jit": fxgrad.jit(lambda x: fnp.sum(fnp.sin(x) * x)),
     "checkpoint": fxgrad.checkpoint(lambda x: fnp.prod(fnp.sin(x))), "nan_safe": fxgrad.nan_safe(
         lambda x: fnp.sum(fnp.sqrt(fnp.abs(x)) * x)),
@@ -63,6 +79,15 @@ def test_they_are_the_trace_and_the_diagonal_of_the_hessian(name):
     np.testing.assert_allclose(found, np.trace(hessian), rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(value, function(X), rtol=1e-14)
     np.testing.assert_allclose(hessian_diag(function)(X), np.diag(hessian), rtol=1e-11, atol=1e-12)
+
+
+def test_rules_that_divide_tangents_by_their_size():
+    found = scaled_tangents(lambda x: x * x * x[0])
+    hessian = fxgrad.jacfwd(fxgrad.jacfwd(found))(X)
+    expected = np.diag(fxgrad.hessian(lambda x: fnp.sum(fnp.sin(x * x * x[0])))(X))
+    np.testing.assert_allclose(np.diag(hessian), expected, rtol=1e-12)
+    np.testing.assert_allclose(laplacian(found)(X), expected.sum(), rtol=1e-12)
+    np.testing.assert_allclose(hessian_diag(found)(X), expected, rtol=1e-12)
 
 
 @pytest.mark.slow
@@ -280,6 +305,13 @@ def test_values_without_elements_share_no_directions():
         x = np.linspace(0.1, 1.0, size)
         np.testing.assert_allclose(laplacian(function, sparse=True)(x), laplacian(function)(x), rtol=1e-12)
     assert float(laplacian(lambda x: np.sum(x[1:] ** 2), sparse=True)(np.ones(1))) == 0.0
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_one_of_several_arguments_may_be_empty(sparse):
+    found = laplacian(lambda x, y: np.sum(x ** 3) + np.sum(y ** 2), argnums=(0, 1), sparse=sparse)
+    assert float(found(np.array([1.0, 2.0]), np.zeros((0, 3)))) == 18.0
+    assert laplacian(lambda x: [], sparse=sparse)(np.ones(2)) == []
 
 
 @pytest.mark.parametrize(("kind", "text", "call"), [

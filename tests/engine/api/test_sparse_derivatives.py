@@ -435,6 +435,24 @@ def test_hessians_need_scalar_functions() -> None:
         fxgrad.hessian(lambda x: x * x, sparse=True)(X)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_errors_of_values_and_hessians_name_the_function(sparse: bool) -> None:
+    def doubled(x: Any) -> Any:
+        return 2.0 * x
+
+    with pytest.raises(ArgumentError) as caught:
+        fxgrad.value_and_hessian(doubled, sparse=sparse)(X)
+    assert str(caught.value).split("\n")[0] == (
+        "grad needs a function with a scalar output, and doubled returned f64[12]. Sum or average it, "
+        "grad(lambda x: np.sum(doubled(x))), or use jacrev for all derivatives")
+    for name in ("hessian", "value_and_hessian"):
+        with pytest.raises(DTypeError) as refused:
+            getattr(fxgrad, name)(doubled, sparse=sparse)(3)
+        assert str(refused.value).split("\n")[0] == (
+            f"{name} needs floating-point arguments, and x is i64*[]. Convert it, float(x) or x.astype('float32'), or "
+            "leave it out of argnums")
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (2, 3)])
 def test_inputs_of_any_shape(shape: tuple[int, ...]) -> None:
     x = np.ones(shape)

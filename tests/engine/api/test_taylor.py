@@ -85,6 +85,28 @@ def test_derivatives_are_those_of_nested_gradients(name):
     np.testing.assert_allclose(taylor(function, ORDER)(x) * np.array(scale), expected, rtol=1e-9, atol=1e-9)
 
 
+def test_rules_that_choose_by_the_tangent():
+    @fxgrad.custom_jvp
+    def sine(x):
+        return fnp.sin(x)
+
+    @sine.defjvp
+    def rule(primals, tangents):
+        size = fnp.abs(tangents[0])
+        step = fnp.where(size > 1e-5, 2.0, size)  # of any size: it cancels
+        return sine(*primals), fnp.cos(primals[0]) * tangents[0] * step / step
+
+    np.testing.assert_allclose(derivatives(lambda x: sine(x * x), ORDER)(0.6),
+                               derivatives(lambda x: fnp.sin(x * x), ORDER)(0.6), rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_solutions_of_differential_equations():
+    found = derivatives(lambda y: fxgrad.odeint(lambda y, t: -y ** 2, y, np.array([0.0, 1.0]))[-1], 4)(0.5)
+    expected = [0.5 / 1.5, *(math.factorial(order) * (-1 / 1.5) ** (order + 1) for order in range(1, 5))]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_compiled_ones_are_the_same(name):

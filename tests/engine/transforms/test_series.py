@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fxgrad
+import fxgrad.numpy as fnp
 from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.core.primitive import NO_TANGENT, Primitive
 from fxgrad.engine.rooms import registry
@@ -90,6 +91,53 @@ def test_coefficients_of_further_samples(name: str) -> None:
     samples = [sample for sample in SAMPLES[registry[name]] if not sample.slow]
     for sample in samples[QUICK_SAMPLES:]:
         check_series(registry[name], sample)
+
+
+LARGEST = 24
+"""Elements of the operands of samples whose Hessians are computed."""
+
+
+def check_laplacian(primitive: Primitive, sample: Sample) -> None:
+    """Compare sums of second derivatives with traces; the operands have second derivatives, too."""
+    args = sample.args()
+    places = [place for place, arg in enumerate(args) if place not in sample.fixed and arg.dtype == np.float64]
+    start = [np.asarray(args[place]) for place in places]
+    if not 0 < sum(x.size for x in start) <= LARGEST:
+        return
+
+    def function(*xs: Any) -> list[Any]:
+        values = list(args)
+        for place, x in zip(places, xs, strict=True):
+            values[place] = x + 0.1 * (x - args[place]) ** 2
+        outputs = [output for output in bind(primitive, *values, **sample.params)
+                   if has_tangent(aval_of(output)) and aval_of(output).dtype.itemsize >= 8]
+        return [fnp.real(output) + 0.3 * fnp.real(output) ** 2 + fnp.imag(output) ** 2 for output in outputs]
+
+    numbers = tuple(range(len(start)))
+    with np.errstate(all="ignore"):
+        try:
+            blocks = [fxgrad.jacfwd(lambda *xs, number=number: fxgrad.jacfwd(function, argnums=number)(*xs),
+                                    argnums=number)(*start) for number in numbers]
+        except UnsupportedError:
+            return
+        for sparse in (False, True):
+            found = fxgrad.laplacian(function, argnums=numbers, sparse=sparse)(*start)
+            for output, one in enumerate(found):
+                traces = [np.einsum("...ii->...", np.reshape(block[output], (*np.shape(one), x.size, x.size)))
+                          for block, x in zip(blocks, start, strict=True)]
+                scale = max(np.max(np.abs(trace), initial=1.0, where=np.isfinite(trace)) for trace in traces)
+                if np.isfinite(traces).all():
+                    np.testing.assert_allclose(one, np.sum(traces, axis=0), rtol=1e-8, atol=1e-8 * scale)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_laplacians_are_traces(name: str) -> None:
+    """Of samples in float64; half precision, and parts of operands without derivatives, are as in the other laws."""
+    samples = [sample for sample in SAMPLES[registry[name]] if not sample.slow and all(
+        not has_tangent(array_aval(arg)) or arg.dtype == np.float64 for arg in sample.args())]
+    for sample in samples:
+        check_laplacian(registry[name], sample)
 
 
 def test_tangent_rules_may_take_sizes_of_tangents() -> None:

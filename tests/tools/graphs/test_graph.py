@@ -252,6 +252,12 @@ def test_row_w4_one_local_derivative_per_edge() -> None:
     assert float(way.product) == float(made["w"].grad) == grad(squared_error)(2.0, 3.0, 0.5, 5.0) == 9.0
 
 
+def test_local_derivatives_of_empty_arrays() -> None:
+    edges = graph(lambda x: fnp.sum(fnp.sin(x).T, axis=1))(np.zeros((0, 3))).edges
+    assert sorted(np.shape(edge.derivative) for edge in edges) == sorted([
+        (0, 3, 0, 3), (3, 0, 0, 3), (3, 3, 0)])
+
+
 def test_row_w5_two_paths() -> None:
     made = Graph(make_program(branching)(2.0, 1.0))
     assert len(made.paths("b", "e")) == 2

@@ -475,8 +475,15 @@ def test_errors() -> None:
     assert raised(ArgumentError, lambda: curvature.per_example_norms(network)(params)) == (
         "per_example_norms: no batch was given, where arrays with the examples along axis 0 are needed. Write "
         "per_example_norms(loss)(params, x, y)")
-    assert raised(ArgumentError, lambda: curvature.per_example_norms(network)(params, x, y[:2])).startswith(
-        "vmap: the mapped axes of the arguments of network have different sizes: example[0] has 5 (axis 0)")
+    shared = (" examples along axis 0, and batch[1] has 2; all arrays of a batch have as many. Close over those that "
+              "all ")
+    assert raised(ArgumentError, lambda: curvature.per_example_norms(network)(params, x, y[:2])) == (
+        f"per_example_norms: batch[0] has 5{shared}examples share")
+    assert raised(ArgumentError, lambda: curvature.empirical_fisher_product(network, params, (x, y[:2]), params)) == (
+        f"empirical_fisher_product: batch[0] has 5{shared}examples share")
+    assert raised(ArgumentError, lambda: curvature.per_example_norms(network)(params, x, 3)) == (
+        "per_example_norms: batch[1] is a number, where arrays with the examples along axis 0 are needed. Close over "
+        "it in the loss")
     assert raised(ArgumentError, lambda: curvature.per_example_norms(3)) == (
         "per_example_norms takes a function, got a int. Write per_example_norms(f)(x), not per_example_norms(f(x))")
 
