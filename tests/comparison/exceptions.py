@@ -31,7 +31,7 @@ DIFFERENT = {
     "numpy.atan2 in complex64": _REAL_FUNCTION,
     **{f"numpy.{name} in complex64": _REAL_FUNCTION
        for name in ("histogram", "histogram2d", "histogram_bin_edges", "histogramdd")},
-    **{f"numpy.{name} in bool": _WIDE for name in ("clip", "diff", "polyint", "pow", "power", "where")},
+    **{f"numpy.{name} in bool": _WIDE for name in ("clip", "diff", "pow", "power", "where")},
     **{f"numpy.{name} in bool": _BY_ZERO for name in ("divmod", "floor_divide")},
     "lax.atan2 in complex64": _COMPLEX,
     **{f"lax.{name} in complex64": "complex numbers have no order and are refused; jax orders them by their parts"

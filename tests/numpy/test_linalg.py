@@ -434,8 +434,9 @@ def test_names_and_signatures_are_jax_s() -> None:
     for name in set(fnp.linalg.__all__) - {"matmul", "tensordot", "matrix_transpose"}:
         mine = inspect.signature(getattr(fnp.linalg, name)).parameters
         theirs = inspect.signature(getattr(jnp.linalg, name)).parameters
-        assert [(each.name, each.kind, each.default) for each in mine.values()] == \
-            [(each.name, each.kind, each.default) for each in theirs.values()], name
+        assert [(each.name, each.kind, each.default) for each in mine.values()
+                if (name, each.name) != ("vecdot", "keepdims")] == [  # which NumPy's ufunc has
+            (each.name, each.kind, each.default) for each in theirs.values()], name
         text = getattr(fnp.linalg, name).__doc__
         assert ">>>" in text, name
 
