@@ -22,7 +22,7 @@ from fxgrad.engine.control_flow.blocks import (
     template,
 )
 from fxgrad.engine.control_flow.branches import branch as stage_branch
-from fxgrad.engine.control_flow.branches import choose
+from fxgrad.engine.control_flow.branches import choose, choose_at_hand
 from fxgrad.engine.control_flow.structures import OptionalValue
 from fxgrad.engine.control_flow.variables import Passed, cells_of, names_of_block, truth
 from fxgrad.engine.ops.comparison import not_ as logical_not
@@ -48,6 +48,15 @@ def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Se
         then()
     elif other is not None:
         other()
+
+
+def ended(condition: Any, flag: FunctionType, name: str) -> Any:
+    """Return the flag of a loop, which has this name, after `if condition: break`."""
+    if not is_unknown(condition):
+        return True if condition else flag()
+    refuse_in_try("if")
+    end_probe(cells_of(flag)[name])
+    return choose_at_hand("if", condition, True, flag())
 
 
 def if_expression(condition: Any, then: Thunk, other: Thunk, optional: bool = False) -> Any:

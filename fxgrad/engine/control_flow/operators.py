@@ -66,6 +66,7 @@ from fxgrad.engine.control_flow.conditions import (
     boolean,
     boolean_of,
     counted,
+    ended,
     if_,
     if_expression,
     is_none,
@@ -106,7 +107,7 @@ from fxgrad.lax.bodies import trace_body
 __all__ = [
     "argument", "as_number", "assertion", "attribute",
     "attributed", "augmented", "boolean", "called", "changing", "contains", "counted",
-    "depth", "entered", "for_", "forget", "given_back", "if_", "if_expression", "in_try", "index", "is_none",
+    "depth", "ended", "entered", "for_", "forget", "given_back", "if_", "if_expression", "in_try", "index", "is_none",
     "is_same", "is_true", "item", "known", "mutable", "not_", "not_raising", "numbered", "passed", "place",
     "raised_flag", "raising", "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots", "store_row",
     "stored",

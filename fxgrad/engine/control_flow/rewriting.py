@@ -225,6 +225,10 @@ class _Rewriter(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> Any:
         if hasattr(node, "raises"):
             return self._raising_branch(node, node.raises)
+        if hasattr(node, "stops") and len(node.body) == 1 and not node.orelse:  # nothing but the jump
+            flag, test = node.stops, node.test
+            return assign(flag, self._call("ended", [
+                self._condition(test), thunk(load(flag, test)), constant(flag, test)], test), test)
         then, other = self._new("then"), self._new("else")
         scope = walk_scope([*node.body, *node.orelse])
         changed = self._changed_names(scope, node.test, node.live)  # type: ignore[attr-defined]
