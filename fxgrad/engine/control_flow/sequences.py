@@ -39,8 +39,7 @@ def as_sequence(iterable: Any) -> Sequences | None:
     if isinstance(iterable, Sequences):
         return iterable
     if isinstance(iterable, builtins.range):
-        first, step = iterable.start, iterable.step
-        return Sequences(len(iterable), lambda number: first + number * step, lambda: iter(iterable))
+        return Sequences(len(iterable), _steps(iterable.start, iterable.step), lambda: iter(iterable))
     if type(iterable) is TracedSlice:
         values = iterable.values
         length = iterable.length if values.shape[0] else 0
@@ -92,8 +91,15 @@ def _range(*args: Any) -> Any:
             raise refuse(f"range() takes integer scalars, got {bound!r}. Convert it with .astype('int32')")
     if not is_unknown(step) and step == 0:
         raise ValueError("range() arg 3 must not be zero")
-    return Sequences(_range_length(start, stop, step), lambda number: start + number * step,
-                     lambda: iter(builtins.range(*args)))
+    return Sequences(_range_length(start, stop, step), _steps(start, step), lambda: iter(builtins.range(*args)))
+
+
+def _steps(start: Any, step: Any) -> Callable[[Any], Any]:
+    """Return the function that gives the items of a range by their number, without operations that change nothing."""
+    def item(number: Any) -> Any:
+        moved = number if type(step) is int and step == 1 else number * step
+        return moved if type(start) is int and start == 0 else start + moved
+    return item
 
 
 def _range_length(start: Any, stop: Any, step: Any) -> Any:
