@@ -41,7 +41,10 @@ def _find(code: CodeType, module_globals: dict[str, object]) -> FunctionNode | s
         linecache.checkcache(code.co_filename)
     lines = linecache.getlines(code.co_filename, module_globals)
     text = "".join(lines)
-    found = _find_in(code, _statement_around(lines, code.co_firstlineno), _imports_of(text))
+    used = {name for each in nested_codes(code) for name in (
+        *each.co_names, *each.co_varnames, *each.co_cellvars, *each.co_freevars)}
+    imports = "\n".join(each for each, words in _imports_of(text) if not words.isdisjoint(used))
+    found = _find_in(code, _statement_around(lines, code.co_firstlineno), imports)
     return found if not isinstance(found, str) else _find_in(code, text)  # where a statement ends was a guess
 
 
@@ -88,12 +91,12 @@ _WITHIN = frozenset(" \t\n\r\f#)]}")
 
 
 @cached("imports of source texts", 64)
-def _imports_of(text: str) -> str:
-    """Return the imports of a module that no other statements surround."""
-    return "\n".join(_IMPORT.findall(text))
+def _imports_of(text: str) -> list[tuple[str, set[str]]]:
+    """Return the imports of a module that no other statements surround, each with the words in it."""
+    return [(each, {*_WORD.findall(each)}) for each in _IMPORT.findall(text)]
 
 
-_IMPORT = re.compile(r"^(?:import |from \S+ import (?:\([^)]*\))?).*", re.MULTILINE)
+_IMPORT, _WORD = re.compile(r"^(?:import |from \S+ import (?:\([^)]*\))?).*", re.MULTILINE), re.compile(r"\w+")
 
 
 @cached("functions of source texts", 1024)
