@@ -147,11 +147,13 @@ def peak_of(gradient: Callable[..., Any], args: tuple[Any, ...], argnums: Any) -
         result = gradient(*args)
     beside = bytes_in(result) + (bytes_in(args[1:]) if argnums == 0 else 0)
     del result
-    tracemalloc.start()
-    gradient(*args)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return peak - beside
+    peaks = []
+    for _ in range(2):  # what NumPy holds is the same each time, and what Python allocates for others is not
+        tracemalloc.start()
+        gradient(*args)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    return min(peaks) - beside
 
 
 @pytest.mark.slow
