@@ -98,7 +98,7 @@ def dctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[i
     array([[16.,  0.],
            [ 0.,  0.]])
     """
-    return _along_all(dct, "dctn", x, type, s, axes, norm)
+    return _along_all(dct, x, type, s, axes, norm)
 
 
 def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
@@ -109,7 +109,7 @@ def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[
     >>> np.allclose(idctn(dctn(np.eye(2))), np.eye(2))
     True
     """
-    return _along_all(idct, "idctn", x, type, s, axes, norm)
+    return _along_all(idct, x, type, s, axes, norm)
 
 
 def dstn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
@@ -120,7 +120,7 @@ def dstn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[i
     >>> dstn(np.ones((1, 1)))
     array([[4.]])
     """
-    return _along_all(dst, "dstn", x, type, s, axes, norm)
+    return _along_all(dst, x, type, s, axes, norm)
 
 
 def idstn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
@@ -131,13 +131,13 @@ def idstn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[
     >>> np.allclose(idstn(dstn(np.eye(2))), np.eye(2))
     True
     """
-    return _along_all(idst, "idstn", x, type, s, axes, norm)
+    return _along_all(idst, x, type, s, axes, norm)
 
 
-def _along_all(transform: Any, name: str, x: Any, type: int, s: Sequence[int] | None, axes: Sequence[int] | None,
+def _along_all(transform: Any, x: Any, type: int, s: Sequence[int] | None, axes: Sequence[int] | None,
                norm: str | None) -> Any:
     x = as_array_operand(x)
-    rank = len(shape_of(x))
+    name, rank = f"{transform.__name__}n", len(shape_of(x))
     sizes_given = None if s is None else as_integers(name, s if np.ndim(s) else [s])
     if axes is None:
         axes = range(rank) if sizes_given is None else range(rank - len(sizes_given), rank)

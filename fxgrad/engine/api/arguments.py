@@ -229,36 +229,40 @@ class Aux:
     What is computed of known arrays alone is NumPy's, or jax's if all arrays `given` to the function are.
     """
 
-    __slots__ = ("_leaves", "_of_jax", "_structure", "out_tree")
-
-    def __init__(self, given: Any) -> None:
-        arrays = [origin_of(leaf) for leaf in tree.leaves(given) if isinstance(leaf, np.ndarray | jax.Array)]
-        self._of_jax = bool(arrays) and all(isinstance(array, jax.Array) for array in arrays)
+    __slots__ = ("_leaves", "_structure", "out_tree")
 
     out_tree: TreeDef
     """The tree of the main output."""
 
-    def apart(self, what: str, function: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+    def apart(self, what: str, function: Any, call: Callable[..., Any], given: Any) -> Callable[..., Any]:
         """Wrap `call`, a call of `function`: append the traced leaves of the auxiliary output to the main output."""
         def with_auxiliary(*leaves: Any) -> Any:
             output, aux = split_aux(what, function, call(*leaves))
             self.out_tree = tree.structure(output)
             extra, self._structure = tree.flatten(aux)
             _refuse_hidden_tracers(what, function, aux, extra)
-            self._leaves = [_TRACED if type(leaf) is Tracer else self._plain(origin_of(leaf)) for leaf in extra]
+            plain = _as_jax if any(type(leaf) is Array for leaf in extra) and _are_jax(given) else as_numpy
+            self._leaves = [_TRACED if type(leaf) is Tracer else plain(origin_of(leaf)) for leaf in extra]
             return output, [leaf for leaf in extra if type(leaf) is Tracer]
         return with_auxiliary
-
-    def _plain(self, leaf: Any) -> Any:
-        """Return an `Array` as NumPy's or jax's own array, and anything else as it is; jax may not have its dtype."""
-        if self._of_jax and type(leaf) is Array and jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype:
-            return jax.numpy.asarray(leaf)
-        return as_numpy(leaf)
 
     def restore(self, values: Sequence[Any]) -> Any:
         """Return the auxiliary output with `values` in place of its traced leaves."""
         remaining = iter(values)
         return tree.unflatten(self._structure, [next(remaining) if leaf is _TRACED else leaf for leaf in self._leaves])
+
+
+def _are_jax(given: Any) -> bool:
+    """Return whether a container has arrays, and all of them are jax's."""
+    arrays = [origin_of(leaf) for leaf in tree.leaves(given) if isinstance(leaf, np.ndarray | jax.Array)]
+    return bool(arrays) and all(isinstance(array, jax.Array) for array in arrays)
+
+
+def _as_jax(leaf: Any) -> Any:
+    """Return an `Array` as jax's, or as NumPy's if jax does not have its dtype; anything else as it is."""
+    if type(leaf) is Array and jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype:
+        return jax.numpy.asarray(leaf)
+    return as_numpy(leaf)
 
 
 _TRACED = object()

@@ -472,8 +472,8 @@ def _record_differentiated(tape: Tape, what: str, fun: Callable[..., Any], has_a
     call = bind_selected(fun, args, kwargs, selected)
     if not has_aux:
         return *record_flat(tape, call, what, fun), None
-    aux = Aux((args, kwargs))
-    leaves, _ = record_flat(tape, aux.apart(what, fun, call), what, fun)
+    aux = Aux()
+    leaves, _ = record_flat(tape, aux.apart(what, fun, call, (args, kwargs)), what, fun)
     return leaves, aux.out_tree, aux
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-Node = TypeVar("Node", bound=ast.AST)
+from fxgrad.engine.user_source import Node
 
 
 def placed(node: Node, at: ast.AST) -> Node:

@@ -284,7 +284,11 @@ def infer_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, A
 
     Those of operations with parameters are looked up: a loop records the same operations on the same types.
     """
-    require_primitive("infer_types", primitive)
+    try:
+        abstract = primitive.abstract
+    except AttributeError:
+        require_primitive("infer_types", primitive)
+        raise
     key = None
     if params and primitive.regions is None and primitive in library and not primitive.collective:
         key = (primitive, *avals, *params.items())
@@ -295,7 +299,7 @@ def infer_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, A
         if known is not None:
             return [*known]
     try:
-        outputs = list(primitive.abstract(*avals, **params))
+        outputs = list(abstract(*avals, **params))
     except FxgradError as error:
         if "\n  at " in str(error):
             raise
