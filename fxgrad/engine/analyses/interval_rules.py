@@ -394,7 +394,7 @@ def _power(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
         return [any_value(aval)]
     ends = _raised(x.low, exponent), _raised(x.high, exponent)
     if exponent % 2 == 0:
-        ends = 0.0 if x.spans_zero else min(ends), max(ends)
+        ends = 0 if x.spans_zero else min(ends), max(ends)
     return [rounded(Interval(min(ends), max(ends), x.nan), aval, exponent)]
 
 
@@ -425,7 +425,7 @@ def _bits(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     positive = [each.high for each in inputs if each.low >= 0]
     if not positive:
         return [any_value(equation.outputs[0].aval)]
-    return [Interval(0.0, min(positive), False)]
+    return [Interval(0, min(positive), False)]
 
 
 @interval_rules.register(select.clamp_p)
@@ -469,7 +469,7 @@ def _magnitude(equation: Equation, inputs: Sequence[Interval]) -> list[Interval]
     if dtypes.kind_of(aval.dtype) == "i" and x.low <= dtypes.iinfo(aval.dtype).min:
         return [any_value(aval)]  # the least integer has no magnitude
     ends = abs(x.low), abs(x.high)
-    return [Interval(0.0 if x.spans_zero else min(ends), max(ends), x.nan, x.zero)]
+    return [Interval(0 if x.spans_zero else min(ends), max(ends), x.nan, x.zero)]
 
 
 @interval_rules.register(parts.sign_p)
@@ -489,7 +489,7 @@ def _whole(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
 @interval_rules.register(arithmetic.nonzero_divisor_p)
 def _nonzero(_: Equation, inputs: Sequence[Interval]) -> list[Interval]:
     x = inputs[0]
-    return [Interval(x.low or 1.0, max(x.high, 1.0) if 0 in x else x.high, False, zero=False)]
+    return [Interval(x.low or 1, max(x.high, 1) if 0 in x else x.high, False, zero=False)]
 
 
 @interval_rules.register(arithmetic.max_p)

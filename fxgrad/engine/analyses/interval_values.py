@@ -60,7 +60,7 @@ def any_value(aval: Aval) -> Interval:
     """Return the interval of all values of a type."""
     kind = dtypes.kind_of(aval.dtype)
     if kind == "b":
-        return Interval(0.0, 1.0, False)
+        return Interval(0, 1, False)
     if kind in "iu":
         info = dtypes.iinfo(aval.dtype)
         return Interval(int(info.min), int(info.max), False)
@@ -102,7 +102,7 @@ def of_constant(value: object, aval: Aval) -> Interval:
         return Interval(number, number, False)
     array = np.asarray(value)
     if not array.size:
-        return Interval(0.0, 0.0, False)
+        return Interval(0, 0, False)
     if kind in "biu":
         return Interval(int(array.min()), int(array.max()), False)
     numbers = array.astype(np.float64)
@@ -122,7 +122,7 @@ def with_flushed(x: Interval, aval: Aval) -> Interval:
 
 def product_of_ends(x: float, y: float) -> float:
     """Return a product in which 0 times an infinity is 0: that of ends, which elements only come near to."""
-    return 0.0 if x == 0 or y == 0 else x * y
+    return 0 if x == 0 or y == 0 else x * y
 
 
 def add_exactly(x: Interval, y: Interval) -> Interval:
@@ -158,7 +158,7 @@ def may_be_zero(x: Interval, least: float) -> bool:
 def square_exactly(x: Interval) -> Interval:
     """Return the interval of exact squares."""
     ends = x.low * x.low, x.high * x.high
-    return Interval(0.0 if x.spans_zero else min(ends), max(ends), x.nan)
+    return Interval(0 if x.spans_zero else min(ends), max(ends), x.nan)
 
 
 def least_normal(aval: Aval) -> float:

@@ -119,6 +119,28 @@ def test_integers_that_may_wrap_are_unbounded(low: int, other: int, seed: int) -
             assert interval.low <= int(function(x, y)) <= interval.high
 
 
+INTEGERS = (0, 1, -1, 2 ** 53 + 1, 2 ** 53 + 3, -2 ** 53 - 3, 2 ** 62 + 1, 2 ** 63 - 1, -2 ** 63)
+
+
+@pytest.mark.parametrize("first", INTEGERS)
+@pytest.mark.parametrize("second", INTEGERS)
+def test_ends_of_integers_are_exact(first: int, second: int) -> None:
+    def function(x: Any, y: Any) -> Any:
+        n, zero = fnp.clip(y, 1, None), 0 * x
+        return (x + y, x - y, x * y, y + zero, -y, abs(x) + y, x * x + y, x ** 2 + y, (x & y) + y, x // n + y,
+                x % n + y, fnp.sum(fnp.stack([zero, y])), fnp.cumsum(fnp.stack([zero, y])), fnp.sign(x) + y,
+                fnp.maximum(x, y), fnp.where(x > y, x, y) - y, fnp.where(zero == 0, 0, x) + y,
+                fnp.zeros((0,), np.int64) + y)
+    found = fxgrad.bounds(function)(*[(np.int64(each), np.int64(each)) for each in (first, second)])
+    intervals = fxgrad.tree.leaves(found.results, is_leaf=lambda x: hasattr(x, "nan"))
+    with np.errstate(all="ignore"):
+        results = function(np.int64(first), np.int64(second))
+    for interval, result in zip(intervals, results, strict=True):
+        assert {type(interval.low), type(interval.high)} == {int}, (interval, result)
+        assert all(interval.low <= value <= interval.high for value in np.ravel(result).tolist()), (interval, result)
+    assert intervals[3][:2] == (second, second)
+
+
 def iterate(x):
     return lax.scan(lambda c, _: (fnp.tanh(c) * 2.0, c), x, None, length=9)
 
