@@ -383,6 +383,16 @@ def test_products_with_logarithms_have_no_slope_where_they_are_0_for_every_numbe
         assert fxgrad.grad(function, 1)(2.0, zero) == np.inf
 
 
+def test_mixed_second_derivatives_of_products_with_logarithms_at_zero() -> None:
+    """They are 1 / y, in either order, though the slope in y is 0."""
+    for function, shift in ((fsp.xlogy, 0.0), (fsp.xlog1py, 1.0)):
+        for y in (2.0, 0.3, 1e-30):
+            for transform in (lambda f: f, fxgrad.jit):
+                for order in ((0, 1), (1, 0)):
+                    mixed = transform(fxgrad.grad(fxgrad.grad(function, order[0]), order[1]))
+                    np.testing.assert_allclose(mixed(0.0, y), 1.0 / (y + shift), rtol=1e-15)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_relative_entropies_of_close_numbers(dtype: Any) -> None:
     p = np.array([0.3, 1.7, 2e5, 1e-5], dtype)
