@@ -83,14 +83,14 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
 
 
 def _typed_call(ufunc: Any, inputs: Sequence[Any], dtype: Any = None, casting: str = "same_kind", order: Any = None,
-                subok: bool = True, **options: Any) -> tuple[Sequence[Any], dict[str, Any]]:
+                subok: bool = True, **options: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the operands in the dtypes of the ufunc's loop, and the options that remain."""
     del order, subok
     unknown = options.keys() - {"out", "where"} - (_OF_VECTORS if ufunc.signature else set())
     if unknown:
         hint = "; move the axes by np.moveaxis" if "axes" in unknown else "; it has dtype="
         raise ArgumentError(at_user_line(f"{_ufunc_text(ufunc)} has no option {', '.join(sorted(unknown))}{hint}"))
-    return loop_operands(ufunc, inputs, dtype, casting), options
+    return (*loop_operands(ufunc, inputs, dtype, casting),), options
 
 
 _OF_VECTORS = {"axis", "keepdims"}
