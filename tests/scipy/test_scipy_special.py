@@ -207,6 +207,9 @@ def test_derivatives_that_are_not_there() -> None:
     with pytest.raises(errors.UnsupportedError, match=re.escape(
             "factorial: exact=True is not supported; use math.factorial(n)")):
         fxgrad.scipy.special.factorial(3, exact=True)
+    with pytest.raises(errors.UnsupportedError, match=re.escape(
+            "comb: exact=True is not supported; use math.comb(N, k)")):
+        fxgrad.scipy.special.comb(5, 2, exact=True)
 
 
 def test_derivatives_of_zeta_in_x() -> None:
@@ -232,6 +235,21 @@ def test_names_of_jax() -> None:
     theirs = {name for name in dir(jax.scipy.special) if not name.startswith("_")}
     newer = {"erfcinv"}  # which jax has got since 0.10
     assert theirs | newer == set(fxgrad.scipy.special.__all__) | newer
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_inverse_of_erfc_has_all_digits(dtype: Any) -> None:
+    y = np.array([1e-30, 1e-3, 0.4, 0.9, 1 - 2.0 ** -20, 1 + 2.0 ** -20, 1.1, 1.7, 1.99], dtype)
+    with mpmath.workdps(50):
+        inverses = [mpmath.findroot(lambda x, at=at: mpmath.log(mpmath.erfc(x)) - mpmath.log(mpmath.mpf(float(at))),
+                                    near) for at, near in zip(y, scipy.special.erfcinv(np.float64(y)), strict=True)]
+        slopes = [float(-mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(each ** 2)) for each in inverses]
+    slope = fxgrad.vmap(fxgrad.grad(fsp.erfcinv))
+    for transform in (lambda f: f, fxgrad.jit):
+        np.testing.assert_allclose(transform(fsp.erfcinv)(y), np.float64(inverses), rtol=4 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(transform(slope)(y), slopes, rtol=400 * np.finfo(dtype).eps)  # the square's digits
+        np.testing.assert_array_equal(transform(fsp.erfcinv)(np.array([0.0, 1.0, 2.0, -1.0, 3.0, np.nan], dtype)),
+                                      [np.inf, 0.0, -np.inf, np.nan, np.nan, np.nan])
 
 
 def test_bessel_functions_of_whole_orders() -> None:
