@@ -143,6 +143,7 @@ FILLED: dict[str, Callable[[Any, Any], Any]] = {
     "arcsin": lambda a, b: np.arcsin(b, out=b.copy(), where=b < 1),
     "wider": lambda a, b: np.multiply(b, 2.0, out=np.ones((2, 3)), where=a > 0),
     "without a mask": lambda a, b: np.add(a, b, out=np.empty((2, 3))),
+    "in a dtype": lambda a, b: np.reciprocal(b, out=np.zeros(3), where=b > 0, dtype=np.float64),
     "integers": lambda a, b: np.floor_divide(np.array([7, 8, 9]), (b > 0).astype(int), out=np.array([1, 2, 3]),
                                              where=b > 0),
 }
@@ -250,6 +251,8 @@ def test_dtypes_that_a_call_chooses(name: str) -> None:
     (lambda x: np.matmul(x, x, axes=[(1, 0), (0, 1), (0, 1)]),
      "np.matmul has no option axes; move the axes by np.moveaxis"),
     (lambda x: np.modf(x, signature="d->dd"), "np.modf has no option signature; it has dtype="),
+    (lambda x: np.modf(x, where=x > 1), ("modf: where= is not supported, since other elements would stay undefined. "
+     "Write where(condition, modf(...), other)")),
     (lambda x: np.einsum("ij->j", x, dtype=np.float32), ("np.einsum: casting='safe' allows no conversion of float64 to "
      "dtype=float32. Write x.astype('float32') for it, or casting='unsafe'")),
     (lambda x: np.hstack([WHOLE, x], dtype=int), ("np.hstack: casting='same_kind' allows no conversion of float64 to "

@@ -26,7 +26,7 @@ from fxgrad.engine.frontend.inplace import (
     ufunc_at_error,
 )
 from fxgrad.engine.frontend.operands import wide_dtype
-from fxgrad.engine.frontend.ufuncs import Elementwise, loop_operands
+from fxgrad.engine.frontend.ufuncs import Elementwise, loop_operands, refuse_where
 from fxgrad.engine.frontend.views import VIEWS, note_view
 from fxgrad.engine.hints import NOTHING_INSTEAD, conversion_hint
 from fxgrad.engine.ops.structural import convert
@@ -62,14 +62,13 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
     function = _ufuncs.get(ufunc) or _special_function(ufunc)
     if function is None:
         raise _unsupported(_ufunc_text(ufunc), method)
-    if method == "__call__":
-        inputs, options = _typed_call(ufunc, inputs, **options)
     out = options.pop("out", None)
     if out is not None and any(array is not None for array in out):
         if method == "__call__" and len(out) == 1 and is_out_new():
             return written(ufunc, out[0], *inputs, **options)
         raise out_error(ufunc.__name__, out[0])
     if method == "__call__":
+        inputs, options = _typed_call(ufunc, inputs, **options)
         return function(*inputs, **options)
     if method == "at":
         raise ufunc_at_error(ufunc.__name__, inputs[0])
@@ -83,10 +82,11 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
 
 
 def _typed_call(ufunc: Any, inputs: Sequence[Any], dtype: Any = None, casting: str = "same_kind", order: Any = None,
-                subok: bool = True, **options: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+                subok: bool = True, where: Any = True, **options: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the operands in the dtypes of the ufunc's loop, and the options that remain."""
     del order, subok
-    unknown = options.keys() - {"out", "where"} - (_OF_VECTORS if ufunc.signature else set())
+    refuse_where(ufunc.__name__, where)
+    unknown = options.keys() - (_OF_VECTORS if ufunc.signature else set())
     if unknown:
         hint = "; move the axes by np.moveaxis" if "axes" in unknown else "; it has dtype="
         raise ArgumentError(at_user_line(f"{_ufunc_text(ufunc)} has no option {', '.join(sorted(unknown))}{hint}"))
@@ -105,6 +105,7 @@ def written(ufunc: Any, out: Any, *inputs: Any, where: Any = True, **options: An
     function, choose = _ufuncs.get(ufunc) or _special_function(ufunc), _functions[np.where]
     if function is None:
         raise _unsupported(_ufunc_text(ufunc))
+    inputs, options = _typed_call(ufunc, inputs, **options)
     inner = 2.0 if ufunc is np.arccosh else 0.5
     if where is not True:
         inputs = tuple(each if type(each) in PYTHON_SCALARS else choose(

@@ -121,15 +121,12 @@ class Elementwise:
                     f"{self.__name__} takes {self.nin} operand{'s' * (self.nin > 1)}, got {len(given)}")) from None
             raise
 
-    def _with_options(self, given: tuple[Any, ...], out: Any = None, where: Any = None, dtype: Any = None,
+    def _with_options(self, given: tuple[Any, ...], out: Any = None, where: Any = True, dtype: Any = None,
                       casting: str = "same_kind", **ignored: Any) -> Any:
         if ignored.keys() - {"order", "subok"}:
             raise ArgumentError(at_user_line(f"{self.__name__} has no option {', '.join(ignored)}; it has dtype="))
         refuse_out(self.__name__, out)
-        if where is not None and where is not True:
-            raise UnsupportedError(at_user_line(
-                f"{self.__name__}: where= is not supported, since other elements would stay undefined. "
-                f"Write where(condition, {self.__name__}(...), other)"))
+        refuse_where(self.__name__, where)
         ufunc = None if self.users else getattr(np, self.__name__, None)
         return self.function(*loop_operands(ufunc, given, dtype, casting))
 
@@ -168,6 +165,14 @@ class Elementwise:
 
     def __repr__(self) -> str:
         return f"<fxgrad function {self.__name__!r}>"
+
+
+def refuse_where(name: str, where: Any) -> None:
+    """Raise `UnsupportedError` if a caller has only some elements computed."""
+    if where is not None and where is not True:
+        raise UnsupportedError(at_user_line(
+            f"{name}: where= is not supported, since other elements would stay undefined. "
+            f"Write where(condition, {name}(...), other)"))
 
 
 def loop_operands(ufunc: Any, given: Sequence[Any], dtype: Any, casting: str = "same_kind") -> Sequence[Any]:
