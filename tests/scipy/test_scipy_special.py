@@ -424,6 +424,22 @@ def test_relative_entropies_of_close_numbers(dtype: Any) -> None:
         np.testing.assert_allclose(transform(fsp.kl_div)(p, q), distances, rtol=4 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_slopes_of_relative_entropies_of_tiny_numbers(dtype: Any) -> None:
+    """Their product underflows."""
+    tiny = float(np.finfo(dtype).tiny)
+    p = np.array([2 * tiny, 1e3 * tiny, tiny ** 0.9, tiny ** 0.5, tiny ** 0.3], dtype)
+    for ratio in (1.0, 1.5, 1e5):
+        q = (p * dtype(ratio)).astype(dtype)
+        share = np.float64(p / q)
+        for function, slopes, units in ((fsp.kl_div, (np.log(share), 1.0 - share), 20.0),
+                                        (fsp.rel_entr, (np.log(share) + 1.0, -share), -math.log(tiny))):
+            slope = fxgrad.vmap(fxgrad.grad(function, (0, 1)))
+            for found in (slope(p, q), fxgrad.jit(slope)(p, q)):  # rel_entr has the rounding of the logarithms
+                np.testing.assert_allclose(found, slopes, rtol=20 * np.finfo(dtype).eps,
+                                           atol=units * float(np.finfo(dtype).eps))
+
+
 @pytest.mark.parametrize("name", ["rel_entr", "kl_div"])
 def test_relative_entropies_at_the_ends(name: str) -> None:
     ends = np.array([0.0, 0.1, -1.0, np.inf, np.nan, 1e-300, 2.0])

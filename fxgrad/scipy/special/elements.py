@@ -125,7 +125,7 @@ def _rel_entr_inside(p: Any, q: Any) -> Any:
 
 rel_entr = _special("rel_entr", lambda p, q: _entropy(p, q, _rel_entr_inside, 0.0),
                     "p log(p / q): the part of p and q in a relative entropy.", 2)
-kl_div = _special("kl_div", lambda p, q: _entropy(p, q, gamma_room.deviance, q),
+kl_div = _special("kl_div", lambda p, q: _entropy(p, q, lambda p, q: gamma_room.deviance(p, q, tiny=True), q),
                   "p log(p / q) - p + q, convex in both, and accurate where p and q are close.", 2)
 
 
