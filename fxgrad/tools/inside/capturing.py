@@ -194,6 +194,11 @@ def capture(fun: Callable[..., Any], *paths: str) -> Callable[..., Any]:
     if not paths:
         raise ArgumentError(at_user_line('capture: no path is given. Write fxgrad.capture(f, "h"); fxgrad.names(f)'
                                          "(*args) lists the values that have names"))
+    for path in paths:
+        if leaf_aval(path) is not None:
+            raise ArgumentError(at_user_line(
+                f"capture: {leaf_aval(path)} is given, where a path is needed, such as \"encoder.h\". What capture "
+                'returns takes the arguments: fxgrad.capture(f, "h")(x)'))
 
     def run(traced: Traced) -> tuple[Any, dict[str, Any]]:
         return traced.run(Opened("capture", traced.program, traced.chosen(paths)))
