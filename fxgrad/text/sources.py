@@ -227,7 +227,7 @@ def _add_target(targets: dict[Span, AssignedNames], target: ast.expr, value: ast
         # Taking an array apart into variables happens at the position of the variables.
         targets.setdefault(_span(target), AssignedNames(_target_names(target), ""))
     part, path = _part(value)
-    if path:  # `h = scan(...)[0]` names this part of the result; the rest of it has no name
+    if path and isinstance(part, ast.Call):  # `h = scan(...)[0]` names this part of the result, and no other
         for span in _call_spans(part):
             targets.setdefault(span, AssignedNames((None,), _operation(part), True, _target_places(target, path)))
     names = _target_names(target)
@@ -238,7 +238,7 @@ def _add_target(targets: dict[Span, AssignedNames], target: ast.expr, value: ast
 
 
 def _part(value: ast.expr) -> tuple[ast.expr, str]:
-    """Return the call that an expression takes a part of, `f(x)[0]["w"]` and the path, `[0].w`; "" if there is none."""
+    """Return what an expression takes a part of, `f(x)` of `f(x)[0]["w"]`, and the path, `[0].w`; "" if unknown."""
     path = ""
     while isinstance(value, ast.Subscript):
         try:
@@ -249,7 +249,7 @@ def _part(value: ast.expr) -> tuple[ast.expr, str]:
             return value, ""
         path = (f".{index}" if isinstance(index, str) and index.isidentifier() else f"[{index!r}]") + path
         value = value.value
-    return value, path if isinstance(value, ast.Call) else ""
+    return value, path
 
 
 def _target_places(target: ast.expr, path: str = "") -> dict[str, str]:
