@@ -60,6 +60,22 @@ def test_a_value_that_a_batch_computes_as_one_with_an_equal_one_is_not_changed(m
     np.testing.assert_allclose(fxgrad.vmap(fxgrad.replace(twice, {path: 0.0}))(X), rest, rtol=1e-12)
 
 
+def mapped_inside(x: Any) -> Any:
+    value = np.tanh(x)
+    rows = fxgrad.vmap(lambda a, b: a * b, in_axes=(0, None))(np.eye(3), value)
+    return rows.sum(0) + value
+
+
+@pytest.mark.parametrize("function", [
+    mapped_inside, lambda x: fxgrad.lax.scan(lambda c, _: (mapped_inside(c), None), x, length=1)[0],
+    lambda x: fxgrad.lax.fori_loop(0, 1, lambda _, c: mapped_inside(c), x), fxgrad.jit(mapped_inside),
+    lambda x: fxgrad.lax.cond(x[0] < 9.0, mapped_inside, lambda x: x, x)])
+def test_a_value_that_is_handed_to_a_mapped_function_keeps_its_name(function: Any) -> None:
+    _, values = fxgrad.capture(function, "value")(X)
+    np.testing.assert_allclose(values["value"].reshape(3), np.tanh(X), rtol=1e-12)
+    np.testing.assert_allclose(fxgrad.replace(function, {"value": 1.0})(X), np.full(3, 2.0), rtol=1e-12)
+
+
 @pytest.mark.parametrize(("value", "given", "message"), [
     (np.arange(3), 1.5, "replace: 'h' is i64[3], and the value put in is f64*[]. Make it of that shape and dtype"),
     (np.arange(3), lambda _: 1.5,
