@@ -1,4 +1,4 @@
-"""Hints for PyTorch's names and keywords, which do not exist here, and for jax's absent names: what to write."""
+"""Hints for names and keywords of PyTorch, optax and NumPy, which do not exist here, and for jax's absent names."""
 
 from __future__ import annotations
 
@@ -145,6 +145,14 @@ KEYWORDS: dict[str, str] = {
 }
 """PyTorch's keywords of functions that have other keywords here."""
 
+_OTHER_KEYWORDS: dict[tuple[str, str], tuple[str, str]] = {
+    ("fxgrad.training.optim", "learning_rate"): ("optax", "Give the rate by position, or write rate="),
+    ("fxgrad.training.optim", "b1"): ("optax", "Write beta1="),
+    ("fxgrad.training.optim", "b2"): ("optax", "Write beta2="),
+    ("fxgrad.random", "size"): ("NumPy", "Write shape="),
+}
+"""Keywords of other libraries, by the module whose functions have other ones; the library, and what to write."""
+
 _CALLED = {
     "size": "PyTorch's sizes are x.shape here, and x.shape[axis]; x.size is the number of all elements",
     "shape": "Write x.shape, and x.shape[axis], without brackets", "ndim": "Write x.ndim without brackets",
@@ -152,15 +160,16 @@ _CALLED = {
 }
 """Names that are no functions here, and methods in PyTorch or written as such."""
 
-_OWNERS = ("fxgrad", "fxgrad.numpy", "fxgrad.numpy.linalg", "fxgrad.nn", "fxgrad.training.optim", "fxgrad.lax", "numpy")
+_OWNERS = ("fxgrad", "fxgrad.numpy", "fxgrad.numpy.linalg", "fxgrad.nn", "fxgrad.training.optim", "fxgrad.random",
+           "fxgrad.lax", "numpy")
 
 
 def add_pytorch_hint(error: BaseException) -> BaseException:
-    """Add a hint to the error that Python raised for a call written as in PyTorch."""
-    sentence = _sentence_for(error) if type(error) is TypeError else None
+    """Add a hint to the error that Python raised for a call written as in PyTorch or another library."""
+    library, sentence = _hint_for(error) if type(error) is TypeError else ("", None)
     if sentence is not None:
         line = user_location(error) or user_line()
-        error.args = (f"{_message_of(error)}, as PyTorch has it. {sentence}" + (f"\n  at {line}" if line else ""),)
+        error.args = (f"{_message_of(error)}, as {library} has it. {sentence}" + (f"\n  at {line}" if line else ""),)
     return error
 
 
@@ -169,21 +178,26 @@ def _message_of(error: BaseException) -> str:
     return str(error).partition(". Did you mean ")[0]
 
 
-def _sentence_for(error: TypeError) -> str | None:
+def _hint_for(error: TypeError) -> tuple[str, str | None]:
+    """Return the library that has such calls, and what to write; None if that is unknown."""
     message, traceback = _message_of(error), error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
     if traceback is None:
-        return None
+        return "", None
     keyword = re.fullmatch(r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'", message)
     if keyword is not None:
         name = keyword[1].removesuffix("_dispatcher").strip("_")
-        return KEYWORDS.get(keyword[2]) if _is_ours(name, traceback.tb_frame) else None
+        if not _is_ours(name, traceback.tb_frame):
+            return "", None
+        others = [hint for (module, other), hint in _OTHER_KEYWORDS.items()
+                  if other == keyword[2] and hasattr(sys.modules.get(module), name)]
+        return others[0] if others else ("PyTorch", KEYWORDS.get(keyword[2]))
     if re.fullmatch(r"view\(\) takes from 1 to 2 positional arguments but \d+ were given", message):
-        return "Write x.reshape(shape)"
+        return "PyTorch", "Write x.reshape(shape)"
     called = re.fullmatch(r"'\S+' object is not callable", message)
     attribute = called and re.search(r"\.(\w+)\([^()]*\)$", _raising_expression(traceback))
-    return _CALLED.get(attribute[1]) if attribute else None
+    return "PyTorch", _CALLED.get(attribute[1]) if attribute else None
 
 
 def _is_ours(name: str, frame: FrameType) -> bool:

@@ -6,6 +6,7 @@ from it with `split` or `fold_in`.
 
 from fxgrad.engine.core.arrays import returns_array as _making
 from fxgrad.engine.frontend.value_calls import replay_public as _replay
+from fxgrad.engine.pytorch_names import module_getattr as _of_module
 from fxgrad.random.continuous import (
     cauchy,
     exponential,
@@ -74,6 +75,17 @@ __all__ = ["PRNGKey", "ball", "bernoulli", "beta", "binomial", "bits", "categori
            "lognormal", "maxwell", "multinomial", "multivariate_normal", "normal", "orthogonal", "pareto",
            "permutation", "poisson", "rademacher", "randint", "rayleigh", "split", "t", "triangular",
            "truncated_normal", "uniform", "wald", "weibull_min", "wrap_key_data"]
+
+_KEYS = "write key = fxgrad.random.key(seed), and give each function of fxgrad.random a key of its own, by split"
+ABSENT = {
+    "seed": _KEYS, "default_rng": _KEYS, "RandomState": _KEYS, "Generator": _KEYS,
+    "random": "write fxgrad.random.uniform(key, shape)", "random_sample": "write fxgrad.random.uniform(key, shape)",
+    "standard_normal": "write fxgrad.random.normal(key, shape)",
+    "integers": "write fxgrad.random.randint(key, shape, low, high)",
+    "shuffle": "write x = fxgrad.random.permutation(key, x)",
+}
+"""Names of numpy.random that are not here, each with what to write."""
+__getattr__ = _of_module(__name__, ABSENT)
 
 
 def __dir__() -> list[str]:

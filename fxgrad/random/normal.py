@@ -210,7 +210,9 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_shard
     mean = spread_parameter(mean, shape, dtype)
     y = square(normal_draws(normal_key, shape, dtype))
     choice = unit_draws(uniform_key, shape, dtype)
-    # The roots are mean / factor and mean · factor: as a difference the lesser one would lose its digits, and its sign.
-    half = div(mul(mean, y), 2.0)
-    factor = add(add(half, 1.0), sqrt(mul(half, add(half, 2.0))))
-    return where(le(choice, div(factor, add(factor, 1.0))), div(mean, factor), mul(mean, factor))
+    # The roots are mean / f and mean · f: as a difference the lesser one would lose its digits, and its sign.
+    # `factor` is f, divided by means above 1, whose squares would overflow.
+    least, inverse = minimum(mean, 1.0), div(1.0, maximum(mean, 1.0))
+    half = div(mul(least, y), 2.0)
+    factor = add(add(half, inverse), mul(sqrt(half), sqrt(add(half, mul(inverse, 2.0)))))
+    return where(le(choice, div(factor, add(factor, inverse))), div(least, factor), mul(mean, div(factor, inverse)))

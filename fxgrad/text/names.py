@@ -315,7 +315,7 @@ def _names_of_captured(program: Program, sources: Sources) -> Iterator[tuple[Var
 def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Variable, str]]:
     """Yield variables with assigned names, for each run of the instruction of an assigned expression."""
     equations = [equation for equation in program.equations
-                 if equation.source is not None and equation.source.part is None and not equation.source.origins]
+                 if equation.source is not None and equation.source.part is None and _is_computed_here(equation.source)]
     runs = _runs(equations)
     used = _used_elsewhere(program, runs)
     for number, run in enumerate(runs):
@@ -323,6 +323,11 @@ def _names_of_results(program: Program, sources: Sources) -> Iterator[tuple[Vari
         assigned = None if source is None else sources.targets(source)
         if assigned is not None and not _goes_on(runs, number, sources):
             yield from _named_results(run, assigned, used)
+
+
+def _is_computed_here(source: Source) -> bool:
+    """Return whether a line computes its values itself: they may be arguments of walked programs, but not results."""
+    return all(origin.var in origin.program.inputs for known in source.origins for origin in known)
 
 
 def returned_names(program: Program, sources: Sources) -> Iterator[tuple[Variable, str, Source]]:

@@ -226,11 +226,30 @@ def _add_target(targets: dict[Span, AssignedNames], target: ast.expr, value: ast
             return
         # Taking an array apart into variables happens at the position of the variables.
         targets.setdefault(_span(target), AssignedNames(_target_names(target), ""))
+    part, path = _part(value)
+    if path and isinstance(part, ast.Call):  # `h = scan(...)[0]` names this part of the result, and no other
+        for span in _call_spans(part):
+            targets.setdefault(span, AssignedNames((None,), _operation(part), True, _target_places(target, path)))
     names = _target_names(target)
     if any(names) or _target_places(target):
         for span in _call_spans(value) if isinstance(value, ast.Call) else [_span(value)]:
             targets.setdefault(span, AssignedNames(names, _operation(value), isinstance(value, ast.Call),
                                                    _target_places(target)))
+
+
+def _part(value: ast.expr) -> tuple[ast.expr, str]:
+    """Return what an expression takes a part of, `f(x)` of `f(x)[0]["w"]`, and the path, `[0].w`; "" if unknown."""
+    path = ""
+    while isinstance(value, ast.Subscript):
+        try:
+            index = ast.literal_eval(value.slice)
+        except ValueError:
+            return value, ""
+        if not isinstance(index, str) and (not isinstance(index, int) or isinstance(index, bool) or index < 0):
+            return value, ""
+        path = (f".{index}" if isinstance(index, str) and index.isidentifier() else f"[{index!r}]") + path
+        value = value.value
+    return value, path
 
 
 def _target_places(target: ast.expr, path: str = "") -> dict[str, str]:

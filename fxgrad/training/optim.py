@@ -535,7 +535,15 @@ def _progress(count: Any, steps: int) -> Any:
     return clip_array(divide(count, steps), 0.0, 1.0)
 
 
-__getattr__ = module_getattr("fxgrad.optim", stands_at=__name__)
+ABSENT = {
+    "apply_updates": "optimizer.update(gradients, state, params) returns the new parameters and state: leave it out",
+    "chain": "write gradients = fxgrad.optim.clip_by_global_norm(gradients, limit) before optimizer.update, and "
+             "weight_decay= of the optimizer",
+    "cosine_decay_schedule": "write fxgrad.optim.cosine_decay(rate, steps)",
+    "warmup_cosine_decay_schedule": "write fxgrad.optim.cosine_decay(rate, steps, warmup=warmup)",
+}
+"""Names of optax that are not here, each with what to write."""
+__getattr__ = module_getattr("fxgrad.optim", ABSENT, stands_at=__name__)
 
 
 def _check(what: str, **settings: float) -> None:

@@ -126,6 +126,34 @@ def test_keywords_of_layers_and_optimisers(call: Callable[[], Any], name: str, k
     assert answers(lambda: fxgrad.jit(lambda x: x + call())(X)) == expected
 
 
+@pytest.mark.parametrize(("call", "function", "keyword", "library", "sentence"), [
+    (lambda: fxgrad.optim.adam(learning_rate=0.1), "adam", "learning_rate", "optax",
+     "Give the rate by position, or write rate="),
+    (lambda: fxgrad.optim.lion(0.1, b1=0.9), "lion", "b1", "optax", "Write beta1="),
+    (lambda: fxgrad.random.normal(fxgrad.random.key(0), size=3), "normal", "size", "NumPy", "Write shape="),
+])
+def test_keywords_of_optax_and_numpy(call: Callable[[], Any], function: str, keyword: str, library: str,
+                                     sentence: str) -> None:
+    expected = f"{function}() got an unexpected keyword argument {keyword!r}, as {library} has it. {sentence}"
+    assert answers(call) == expected
+    assert answers(lambda: fxgrad.jit(lambda x: x + call())(X)) == expected
+
+
+@pytest.mark.parametrize(("call", "module", "name", "advice"), [
+    (lambda: fxgrad.optim.apply_updates, "optim", "apply_updates",
+     ": optimizer.update(gradients, state, params) returns the new parameters and state: leave it out"),
+    (lambda: fxgrad.random.seed(0), "random", "seed",
+     (": write key = fxgrad.random.key(seed), and give each function of fxgrad.random a key of its own, by split")),
+    (lambda: fxgrad.random.rand(3), "random", "rand",
+     ", which is PyTorch's. Write fxgrad.random.uniform(key, shape)"),
+])
+def test_names_of_optax_and_numpy_say_what_to_write(call: Callable[[], Any], module: str, name: str, advice: str,
+                                                    ) -> None:
+    with pytest.raises(AttributeError) as caught:
+        call()
+    assert str(caught.value).split("\n")[0] == f"module 'fxgrad.{module}' has no attribute {name!r}{advice}"
+
+
 def test_functions_of_the_users_own_have_pythons_message() -> None:
     name = "test_functions_of_the_users_own_have_pythons_message"
 

@@ -288,6 +288,25 @@ def test_numbers_of_the_wald_distribution_are_positive() -> None:
     assert scipy.stats.kstest(np.asarray(draws, float), scipy.stats.invgauss(1e3).cdf).pvalue > 1e-3
 
 
+@pytest.mark.parametrize(("dtype", "mean"), [
+    ("float16", 2e3), ("float16", 6e4), ("bfloat16", 1e20), ("float32", 1e18), ("float32", 1e38), ("float64", 1e300),
+    ("float32", np.inf)])
+def test_numbers_of_the_wald_distribution_of_large_means(dtype: str, mean: float) -> None:
+    """Then they are the inverses of squares of normal numbers, but for one in root of the mean."""
+    draws = np.asarray(fxgrad.random.wald(fxgrad.random.key(3), mean, (2000,), dtype), float)
+    assert not np.isnan(draws).any()
+    assert scipy.stats.kstest(draws, scipy.stats.levy().cdf).pvalue > 1e-3
+
+
+def test_the_mean_of_the_wald_distribution_has_its_derivative_everywhere() -> None:
+    key = fxgrad.random.key(5)
+    for mean in (1e-3, 0.3, 1.0, 2.0, 1e3):
+        step = 1e-6 * mean
+        lower, upper = (fxgrad.random.wald(key, mean + sign * step, (50,), np.float64) for sign in (-1, 1))
+        slope = fxgrad.jvp(lambda m: fxgrad.random.wald(key, m, (50,), np.float64), (mean,), (1.0,))[1]
+        np.testing.assert_allclose(slope, (upper - lower) / (2 * step), rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("p", [12.0, 50.0])
 def test_generalized_normal_numbers_of_high_order(p: float) -> None:
     draws = fxgrad.random.generalized_normal(fxgrad.random.key(9), p, (20000,), np.float32)

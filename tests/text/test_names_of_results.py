@@ -11,6 +11,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 import fxgrad.scipy.linalg
 from fxgrad import lax
+from fxgrad.engine.core.sources import at_source, current_source
 from fxgrad.text import program_text
 from fxgrad.text.names import own_names
 from fxgrad.text.sources import Sources
@@ -102,6 +103,45 @@ def test_results_of_one_name() -> None:
             wrong.append((call, names))
     assert not wrong, wrong
     assert named > 40
+
+
+def test_parts_of_results_have_the_names_they_are_assigned_to() -> None:
+    wrong, named = [], set()
+    for number, (call, count) in enumerate(SEVERAL.items()):
+        for place in range(count):
+            program = program_of(f"part = {call}[{place}]\nreturn part", 5000 + 10 * number + place)
+            names = own_names(program, Sources())
+            found = names.get(program.outputs[0])
+            others = [name for var, name in names.items() if name.startswith("part") and var not in program.outputs]
+            if found not in (None, "part") or others:
+                wrong.append((call, place, names))
+            if found is not None:
+                named.add(call)
+    assert not wrong, wrong
+    assert {call for call in SEVERAL if call.startswith(("lax.scan", "lax.cond"))} <= named
+
+
+def test_nested_parts_of_loops_have_the_names_they_are_assigned_to() -> None:
+    turn = "lambda i, c: {'a': (c['a'][1], c['a'][0] * 2.0), 'b c': c['b c'] + i}"
+    loop = f"lax.fori_loop(0, 2, {turn}, {{'a': (M, M + 1.0), 'b c': M}})"
+    found = {}
+    for number, path in enumerate(("['a'][1]", "['b c']", "['a']", "['a'][-1]", "['a'][True]")):
+        program = program_of(f"part = {loop}{path}\nreturn part", 6000 + number)
+        found[path] = [own_names(program, Sources()).get(atom) for atom in program.outputs]
+    assert found == {"['a'][1]": ["part"], "['b c']": ["part"], "['a']": ["part[0]", "part[1]"],
+                     "['a'][-1]": [None], "['a'][True]": [None]}
+
+
+def test_operations_recorded_for_a_loop_do_not_have_its_results() -> None:
+    program = program_of("first, second = lax.fori_loop(0, 2, lambda i, c: (c[1], c[0] + i), (M, M + 1.0))\n"
+                         "return first, second", 7000)
+    loop, = [equation for equation in program.equations if equation.source is not None and equation.source.results]
+    with at_source() as at:
+        at(loop)
+        source = current_source()
+    assert source is not None
+    assert source.results == ()
+    assert loop.source == source._replace(results=(None, "[0]", "[1]"))
 
 
 def test_values_at_computed_indices_read_as_in_the_code() -> None:

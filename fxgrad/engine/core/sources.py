@@ -144,6 +144,8 @@ class at_source:  # noqa: N801  (used as `with sources() as at: at(equation)`)
                 source = source.inside(around)
             if source is not None and (part is not None or source.origins):  # the origins are of its own outputs
                 source = source.derived(part)
+            if source is not None and source.results:  # so are the results
+                source = source._replace(results=())
             equation_source.set(source or outer)
         return at
 

@@ -83,18 +83,19 @@ class PythonFile:
         self._names: dict[int, dict[Variable, str]] = {}
         self._functions: dict[int, str] = {}
         self._text: list[str] = []
-        programs = inner_first(program)
-        for inner in programs:
-            unique = UniqueNames([*keyword.kwlist, "np", "at", "states"])
-            self._names[id(inner)] = {var: unique(_identifier(name))
-                                      for var, name in variable_names(inner, self.sources).items()}
-        taken = {name for names in self._names.values() for name in names.values()}
-        self._unique = UniqueNames([*taken, *keyword.kwlist, "np", "at", "states"])
-        self.carrier = Carrier(self._unique)
         signature = program.signature
         self._what = "function" if signature is None else signature.title or signature.name
-        # `grad_loss` of `grad(loss, [weights, bias])`.
-        self._title = self._unique(_identifier(self._what.partition(", [")[0]))
+        reserved = [*keyword.kwlist, "np", "at", "states"]
+        found = {id(inner): variable_names(inner, self.sources) for inner in inner_first(program)}
+        arguments = [_identifier(found[id(program)][var]) for var in program.inputs]
+        # `grad_loss` of `grad(loss, [weights, bias])`; values inside give way to it, arguments do not.
+        self._title = UniqueNames([*reserved, *arguments])(_identifier(self._what.partition(", [")[0]))
+        for key, names in found.items():
+            unique = UniqueNames([*reserved, self._title])
+            self._names[key] = {var: unique(_identifier(name)) for var, name in names.items()}
+        taken = {name for names in self._names.values() for name in names.values()}
+        self._unique = UniqueNames([*taken, *reserved, self._title])
+        self.carrier = Carrier(self._unique)
 
     def text(self) -> str:
         """Return the whole file."""

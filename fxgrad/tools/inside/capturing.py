@@ -28,7 +28,7 @@ from fxgrad.extend import (
 )
 from fxgrad.extend.tracing import jit_options, static_positions
 from fxgrad.tools.inside.opening import Action, Opened, Turn
-from fxgrad.tools.inside.paths import Chosen, Values, choose, values_of
+from fxgrad.tools.inside.paths import Chosen, Values, choose, choose_to_change, values_of
 
 Replacement = Any
 """An array or a number, or a function of the value that returns another one."""
@@ -194,6 +194,11 @@ def capture(fun: Callable[..., Any], *paths: str) -> Callable[..., Any]:
     if not paths:
         raise ArgumentError(at_user_line('capture: no path is given. Write fxgrad.capture(f, "h"); fxgrad.names(f)'
                                          "(*args) lists the values that have names"))
+    for path in paths:
+        if leaf_aval(path) is not None:
+            raise ArgumentError(at_user_line(
+                f"capture: {leaf_aval(path)} is given, where a path is needed, such as \"encoder.h\". What capture "
+                'returns takes the arguments: fxgrad.capture(f, "h")(x)'))
 
     def run(traced: Traced) -> tuple[Any, dict[str, Any]]:
         return traced.run(Opened("capture", traced.program, traced.chosen(paths)))
@@ -293,7 +298,7 @@ def _with_replacements(what: str, traced: Traced, replacements: Mapping[str, Rep
     known: dict[Variable, Any] = {}
     paths: dict[tuple[Any, ...], str] = {}
     for path, replacement in replacements.items():
-        for each in choose(what, path, traced.values, traced.program):
+        for each in choose_to_change(what, path, traced.values, traced.program):
             value = each.value
             others = {paths.setdefault((*place, each.turns), path) for place in each.places} - {path}
             for other in others:
@@ -388,7 +393,7 @@ def with_respect_to(what: str, fun: Callable[..., Any], wrt: Any, derive: Callab
 def _by_shifts(what: str, traced: Traced, wrt: Any) -> tuple[Callable[[Any], Any], Any]:
     """Return the function of shifts, and shifts of zero."""
     paths, structure = tree.flatten(wrt)
-    found = [choose(what, path, traced.values, traced.program) for path in paths]
+    found = [choose_to_change(what, path, traced.values, traced.program) for path in paths]
     single = [len(each) == 1 and each[0].key == path for path, each in zip(paths, found, strict=True)]
     shapes = [_zero(what, each[0]) if alone else {one.key: _zero(what, one) for one in each}
               for each, alone in zip(found, single, strict=True)]

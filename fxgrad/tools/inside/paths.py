@@ -81,6 +81,8 @@ class Value(NamedTuple):
     is_named: bool
     reassigned: tuple[str, str] | None = None
     """The name, and a later line that assigns it something that has no path; None if there is none."""
+    is_merged: bool = False
+    """Whether a derived program computes equal values once, this one and others of the function."""
 
     @property
     def shape(self) -> tuple[int | None, ...]:
@@ -201,16 +203,34 @@ class _Listing:
             for var in equation.outputs:
                 name = names.get(var)
                 is_own = var in tags or (name is not None and not name.is_of_region and not _is_within(equation, calls))
+                is_merged = name is not None and name.is_shared
                 if name is not None and is_own:
-                    yield self._value(var, name.text, within, chain, loops, equation.source)
+                    yield self._value(var, name.text, within, chain, loops, equation.source, is_merged=is_merged)
+                if is_merged:
+                    for other, line in self._merged(equation, var):
+                        if name is not None and other != name.text:
+                            yield self._value(var, other, (*around, *self._words_of(line, around)), chain, loops, line,
+                                              is_merged=True)
                 text, source = returned.get(var, ("", None))
                 if source is not None and (name is None or not is_own or name.text != text):
                     yield self._value(var, text, (*around, *self._words_of(source, around)), chain, loops, source)
                 if not is_own:
                     yield self._value(var, None, (*within, *held), chain, loops, equation.source)
 
+    def _merged(self, equation: Equation, var: Variable) -> Iterator[tuple[str, Source]]:
+        """Yield the names, with their lines, of the values of the function that this one stands for."""
+        source = equation.source
+        origins = source.origins[equation.outputs.index(var)] if source is not None and source.origins else ()
+        for origin in origins:
+            name = wanted_names(origin.program, self._sources).get(origin.var)
+            maker = next((each for each in origin.program.equations if origin.var in each.outputs), None)
+            if origin.role == "primal" and name is not None and maker is not None and maker.source is not None:
+                yield name.text, maker.source
+                yield from self._merged(maker, origin.var)
+
     def _value(self, var: Variable, name: str | None, around: tuple[str, ...], chain: Chain, loops: tuple[Turns, ...],
-               source: Source | None, function: CodeType | None = None, is_argument: bool = False) -> Value:
+               source: Source | None, function: CodeType | None = None, is_argument: bool = False,
+               is_merged: bool = False) -> Value:
         """Return the value that a line gives a name, or an argument of `function`."""
         own = () if name is None else tuple(_token.findall(name))
         code = function if source is None else source.code
@@ -220,7 +240,7 @@ class _Listing:
         self._count += 1
         turns = tuple([each for loop in loops if (each := loop.of(var.aval)) is not None])
         return Value("", var.aval, "" if source is None else source.place, (*around, *own), chain, var, turns,
-                     is_argument, name is not None)
+                     is_argument, name is not None, is_merged=is_merged)
 
     def _inside(self, equation: Equation, place: int, chain: Chain, around: tuple[str, ...],
                 loops: tuple[Turns, ...]) -> Iterator[Value]:
@@ -327,6 +347,22 @@ def choose(what: str, path: str, values: Values, program: Program) -> list[Chose
         return [found[0]._replace(key=path)]
     return [each._replace(key=f"{each.value.path}" if each.value.is_named else f"{asked}#{place}")
             for place, each in enumerate(found)]
+
+
+def choose_to_change(what: str, path: str, values: Values, program: Program) -> list[Chosen]:
+    """Return the values that `path` stands for; raise `ArgumentError` if one is computed together with equal ones.
+
+    Whatever is done to such a value is done to the others.
+    """
+    found = choose(what, path, values, program)
+    for each in found:
+        if any(value.is_merged for value in (each.value, *each.others)):
+            line = f" of {each.value.line}" if each.value.line else ""
+            raise ArgumentError(at_user_line(
+                f"{what}: the value {path!r}{line} is equal to another one of the function, and its batch or "
+                "derivative computes both as one. Change it in the function before that is transformed, such as "
+                f"fxgrad.vmap(fxgrad.{'replace' if what == 'split' else what}(f, ...))"))
+    return found
 
 
 def require_last(what: str, path: str, values: Sequence[Value]) -> None:

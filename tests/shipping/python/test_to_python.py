@@ -305,6 +305,22 @@ def test_the_users_words_are_there() -> None:
     assert text.startswith('"""`network`, as fxgrad traced it: a file that needs NumPy 2, and nothing else."""\n')
 
 
+def test_values_inside_give_way_to_the_name_of_the_function() -> None:
+    def h(x: Any) -> Any:
+        for _ in range(4):
+            x = np.sin(x) * np.cos(x)
+        return x
+
+    def x(x: Any) -> Any:
+        return np.sin(x)
+
+    text = fxgrad.make_program(h)(X).to_python(source=False)
+    assert "def h(x):" in text
+    assert "    h_1 = " in text
+    np.testing.assert_array_equal(function_of(text)(X), fxgrad.make_program(h)(X)(X))
+    assert "def x_1(x):" in fxgrad.make_program(x)(X).to_python()
+
+
 def test_bodies_have_the_names_of_the_users_functions() -> None:
     text = fxgrad.make_program(recurrence)(X, INPUTS[:, :3]).to_python()
     assert re.search(r"^def step\(", text, re.MULTILINE)

@@ -665,8 +665,11 @@ def test_every_listed_path_captures_its_value() -> None:
     (lambda: fxgrad.capture(model, "h#5")([W, W], X),
      "capture: 'h#5' is out of range: 'h' stands for 2 values of model"),
     (lambda: fxgrad.capture(looped, "scan[4].out")(X, XS), "capture: 'scan[4].out' names turn 4 of a loop of 4 turns"),
-    (lambda: fxgrad.capture(model, 3)([W, W], X),  # type: ignore[arg-type]
-     'capture: values go by path, such as "encoder.h"; got 3. fxgrad.names(f)(*args) lists them'),
+    (lambda: fxgrad.capture(model, "h", X),  # type: ignore[arg-type]
+     ('capture: f64[3] is given, where a path is needed, such as "encoder.h". What capture returns takes the '
+      'arguments: fxgrad.capture(f, "h")(x)')),
+    (lambda: fxgrad.replace(model, {3: 0.0})([W, W], X),  # type: ignore[dict-item]
+     'replace: values go by path, such as "encoder.h"; got 3. fxgrad.names(f)(*args) lists them'),
     (lambda: fxgrad.capture(model, "#0")([W, W], X),
      "capture: values go by path, such as \"encoder.h\"; got '#0'. fxgrad.names(f)(*args) lists them"),
     (lambda: fxgrad.capture(model),

@@ -29,6 +29,53 @@ def smooth(x: Any) -> Any:
 # --- replace ---------------------------------------------------------------------------------------------------------
 
 
+def twice(x: Any) -> Any:
+    first = np.tanh(x)
+    second = np.tanh(x)
+    return first + 2.0 * second
+
+
+@pytest.mark.parametrize("mapped", [
+    fxgrad.vmap(twice), fxgrad.jit(fxgrad.vmap(twice)), lambda x: fxgrad.vmap(fxgrad.vmap(twice))(x[None])[0],
+    lambda x: fxgrad.vmap(lambda e: fxgrad.lax.cond(e < 9.0, twice, lambda e: e, e))(x)])
+@pytest.mark.parametrize(("path", "line"), [("first", 1), ("second", 2)])
+def test_a_value_that_a_batch_computes_as_one_with_an_equal_one_is_not_changed(mapped: Any, path: str, line: int,
+                                                                              ) -> None:
+    """Whatever replaces one of them would replace both."""
+    place = f"test_inside_attacks.py:{twice.__code__.co_firstlineno + line}"
+    expected = (f"the value {path!r} of {place} is equal to another one of the function, and its batch or derivative "
+                "computes both as one. Change it in the function before that is transformed, such as "
+                "fxgrad.vmap(fxgrad.")
+    for what, advice, change in (
+            ("replace", "replace", lambda: fxgrad.replace(mapped, {path: 0.0})(X)),
+            ("replace", "replace", lambda: fxgrad.replace(mapped, {path: np.sin})(X)),
+            ("split", "replace", lambda: fxgrad.split(mapped, path)[1](X, X)),
+            ("grad", "grad", lambda: fxgrad.grad(lambda x: np.sum(mapped(x)), wrt=path)(X))):
+        with pytest.raises(ArgumentError) as raised:
+            change()
+        assert str(raised.value).split("\n")[0] == f"{what}: {expected}{advice}(f, ...))"
+    _, values = fxgrad.capture(mapped, path)(X)
+    np.testing.assert_allclose(values[path].ravel(), np.tanh(X), rtol=1e-12)
+    rest = np.tanh(X) * {"first": 2.0, "second": 1.0}[path]
+    np.testing.assert_allclose(fxgrad.vmap(fxgrad.replace(twice, {path: 0.0}))(X), rest, rtol=1e-12)
+
+
+def mapped_inside(x: Any) -> Any:
+    value = np.tanh(x)
+    rows = fxgrad.vmap(lambda a, b: a * b, in_axes=(0, None))(np.eye(3), value)
+    return rows.sum(0) + value
+
+
+@pytest.mark.parametrize("function", [
+    mapped_inside, lambda x: fxgrad.lax.scan(lambda c, _: (mapped_inside(c), None), x, length=1)[0],
+    lambda x: fxgrad.lax.fori_loop(0, 1, lambda _, c: mapped_inside(c), x), fxgrad.jit(mapped_inside),
+    lambda x: fxgrad.lax.cond(x[0] < 9.0, mapped_inside, lambda x: x, x)])
+def test_a_value_that_is_handed_to_a_mapped_function_keeps_its_name(function: Any) -> None:
+    _, values = fxgrad.capture(function, "value")(X)
+    np.testing.assert_allclose(values["value"].reshape(3), np.tanh(X), rtol=1e-12)
+    np.testing.assert_allclose(fxgrad.replace(function, {"value": 1.0})(X), np.full(3, 2.0), rtol=1e-12)
+
+
 @pytest.mark.parametrize(("value", "given", "message"), [
     (np.arange(3), 1.5, "replace: 'h' is i64[3], and the value put in is f64*[]. Make it of that shape and dtype"),
     (np.arange(3), lambda _: 1.5,
