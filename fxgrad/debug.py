@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 import weakref
@@ -24,7 +23,7 @@ from fxgrad.engine.lazy_names import lazy_getattr
 from fxgrad.engine.tracing.tape import bind
 from fxgrad.engine.tracing.trace import WITH_LITERALS
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name, named_as
 from fxgrad.errors import ArgumentError
 from fxgrad.extend import hide_frames
 from fxgrad.text.consoles import NotebookOutput
@@ -164,7 +163,7 @@ def progress(function: Callable[..., Any], total: int, label: str = "") -> Calla
             f"debug.progress: total={total!r}, where the number of runs is needed, such as total=1000"))
     bar = _Bar(total, label or function_name(function))
 
-    @functools.wraps(function)
+    @named_as(function)
     def shown(*args: Any, **kwargs: Any) -> Any:
         output = function(*args, **kwargs)
         _look("debug.progress", bar.advancing, (), {}, False)
@@ -291,7 +290,7 @@ def check_key_reuse(fun: Callable[..., Any]) -> Callable[..., Any]:
     """
     require_function("check_key_reuse", fun)
 
-    @functools.wraps(fun, updated=())
+    @named_as(fun, ())
     @hide_frames
     def checked(*args: Any, **kwargs: Any) -> Any:
         refuse_key_reuse(fun if isinstance(fun, Program) else _require_program(fun, args, kwargs))

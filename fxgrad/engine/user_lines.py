@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import sysconfig
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from fxgrad import errors
 from fxgrad.engine.caches import Cache, clear_caches
 from fxgrad.errors import FxgradError
+
+Wrapper = TypeVar("Wrapper", bound=Callable[..., Any])
 
 PACKAGE = os.path.dirname(os.path.abspath(errors.__file__)) + os.sep
 """The folder of the package, which contains no user files."""
@@ -119,6 +123,17 @@ def at_user_line(message: str) -> str:
     """Return `message` followed by the user's own line, if there is one."""
     line = user_line()
     return f"{message}\n  at {line}" if line else message
+
+
+def named_as(function: Callable[..., Any], updated: Sequence[str] = functools.WRAPPER_UPDATES,
+             ) -> Callable[[Wrapper], Wrapper]:
+    """Return the decorator of a wrapper of a user's function, as `functools.wraps`.
+
+    An object that is called may have anything as its `__name__`, and a function takes only texts.
+    """
+    unfit = [name for name in ("__name__", "__qualname__") if not isinstance(getattr(function, name, ""), str)]
+    return functools.partial(functools.update_wrapper, wrapped=function, updated=updated, assigned=[
+        name for name in functools.WRAPPER_ASSIGNMENTS if name not in unfit])
 
 
 def function_name(function: Any) -> str:

@@ -34,7 +34,8 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     cannot have, such as `x[k]` behind `k < len(x)`, is no error. Under `vmap` with a `pred` that differs between
     entries both are computed, and no derivative or NaN of the branch not taken reaches the result. The operands and
     results are containers of arrays; both functions must return the same structure, shapes and dtypes. `operand` is an
-    older way to pass one operand; `linear` has no effect here.
+    older way to pass one operand, and `cond(pred, x, true_fun, y, false_fun)` one to pass an operand to each function;
+    `linear` has no effect here.
 
     Raises `ShapeError` or `DTypeError` if `pred` is no scalar, or if the outputs differ in type, and `TreeError` if
     they differ in structure, naming the first path.
@@ -44,6 +45,9 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
     >>> float(slope(3.0)), float(slope(-3.0))
     (6.0, -1.0)
     """
+    if not callable(true_fun) and callable(false_fun) and len(operands) == 2 and callable(operands[1]):
+        first, if_true, second, if_false = true_fun, false_fun, *operands
+        true_fun, false_fun, operands = lambda x, _: if_true(x), lambda _, y: if_false(y), (first, second)
     if operand is not _NONE:
         operands = (*operands, operand)
     check_function("cond", true_fun, "true_fun")

@@ -70,14 +70,7 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
     return convolve(lhs, rhs, Geometry(strides, pads, base, holes, (*numbers,),
                                        as_integer("conv_general_dilated", feature_group_count),
                                        as_integer("conv_general_dilated", batch_group_count)),
-                    _precision(precision), preferred)
-
-
-def _precision(precision: Any) -> Any:
-    """Return a precision as a string, or a pair of them: the names of `jax.lax.Precision` in lower case."""
-    if isinstance(precision, tuple | list):
-        return tuple(map(_precision, precision))
-    return precision if precision is None or isinstance(precision, str) else precision.name.lower()
+                    precision, preferred)
 
 
 def _pads(padding: Padding, numbers: ConvDimensionNumbers, lhs: Shape, rhs: Shape, strides: Sequence[int],
@@ -225,7 +218,7 @@ def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Sequence[int]
                                            numbers, precision)
     (_, rhs_spec, out_spec), space = numbers, sorted(range(len(filter_shape)), key=numbers.out_spec[2:].__getitem__)
     batch = tuple(out_spec[2 + place] for place in space), tuple(rhs_spec[2 + place] for place in space)
-    product = dot_general(patches, rhs, (((out_spec[1],), (rhs_spec[1],)), batch), _precision(precision))
+    product = dot_general(patches, rhs, (((out_spec[1],), (rhs_spec[1],)), batch), precision)
     # The product has the places first, then the batch, then the features.
     rank = len(shape_of(product))
     order = {out_spec[0]: rank - 2, out_spec[1]: rank - 1}

@@ -29,13 +29,14 @@ class EinsumOperand(NamedTuple):
 
 
 def einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = "auto", precision: Any = None,
-           preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+           preferred_element_type: Any = None, out_sharding: Any = None, dtype: Any = None) -> Any:
     """Return sums of products of elements, given by `subscripts` such as `"ij,jk->ik"`: letters name axes.
 
     A letter that is not after the arrow is summed over; one that an operand has twice takes its diagonal; `...` stands
     for axes that broadcast. Without an arrow the result has the letters that appear once, in alphabetical order.
     Operands may also be given as `einsum(a, [0, 1], b, [1, 2], [0, 2])`. More than two are contracted in the order that
-    `optimize` (as in opt_einsum) finds. Sums accumulate in `preferred_element_type`.
+    `optimize` (as in opt_einsum) finds. Sums accumulate in `preferred_element_type`. Operands are converted to `dtype`
+    first.
 
     Raises `ArgumentError` for subscripts that cannot be read, `ShapeError` if sizes of one letter differ.
 
@@ -44,13 +45,13 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = 
     """
     if out_sharding is not None:
         return place_array("einsum", einsum(subscripts, *operands, out=out, optimize=optimize, precision=precision,
-                                            preferred_element_type=preferred_element_type), out_sharding)
+                                            preferred_element_type=preferred_element_type, dtype=dtype), out_sharding)
     refuse_out("einsum", out)
     if not isinstance(subscripts, str):
         subscripts, operands = _from_lists((subscripts, *operands))
     if not operands:
         raise ArgumentError(at_user_line(f"einsum: no arrays for {subscripts!r}. Write einsum('ij->j', x)"))
-    arrays = as_numpy_scalars(promote_operands(*read(*operands)))
+    arrays = as_numpy_scalars(promote_operands(*(as_dtype(each, dtype) for each in read(*operands))))
     preferred = as_dtype_or_none(preferred_element_type)
     names, result = _read(subscripts, arrays)
     terms = [_without_repeats(EinsumOperand(array, name)) for array, name in zip(arrays, names, strict=True)]

@@ -25,7 +25,7 @@ from fxgrad.engine.frontend.operands import require_concrete
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.trace import UNSHARED
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name, named_as
 from fxgrad.errors import ArgumentError, ConcretizationError, DTypeError, ShapeError, TreeError
 from fxgrad.flatten_util import ravel_pytree
 from fxgrad.lax.solves import custom_root
@@ -234,7 +234,7 @@ def _by_position(function: Any, names: list[str]) -> Any:
     if not callable(function):
         return function
 
-    @functools.wraps(function)
+    @named_as(function)
     def called(*args: Any) -> Any:
         first = len(args) - len(names)
         return function(*args[:first], **dict(zip(names, args[first:], strict=True)))

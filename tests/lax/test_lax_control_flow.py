@@ -17,7 +17,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import checkpoint, grad, hvp, jacfwd, jacrev, jit, lax, linearize, vjp, vmap
-from fxgrad.errors import ShapeError
+from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.extend import aval_of
 from fxgrad.lax import bodies
 from fxgrad.numpy import at
@@ -542,3 +542,16 @@ def test_loops_of_a_traced_length_below_zero_take_no_turn(count: Any) -> None:
         np.testing.assert_allclose(values, unrolled(0.7), rtol=1e-12)
         np.testing.assert_allclose(slopes, fxgrad.grad(unrolled)(0.7), rtol=1e-12)
     assert "for(i64(n)," in str(fxgrad.make_program(looped)(0.7, 3))
+
+
+def test_each_function_of_a_condition_may_have_its_own_operand() -> None:
+    def chosen(base: Any, x: Any) -> Any:
+        return base.lax.cond(x[0] > 0, {"x": x}, lambda d: d["x"] * d["x"], 3.0 * x, lambda y: y)
+    for x in (X, -X):
+        slope = jax.jacrev(functools.partial(chosen, jax))(x)
+        for transform in (jacrev, jacfwd, lambda f: jit(jacrev(f))):
+            np.testing.assert_allclose(transform(functools.partial(chosen, fxgrad))(x), slope, rtol=1e-6)
+        np.testing.assert_allclose(chosen(fxgrad, x), chosen(jax, x), rtol=1e-6)
+    np.testing.assert_array_equal(vmap(functools.partial(chosen, fxgrad))(BATCH), [chosen(fxgrad, x) for x in BATCH])
+    with pytest.raises(ArgumentError, match="cond: true_fun is a tuple, where a function is needed"):
+        lax.cond(True, (1.0,), lambda x: x, lambda x: x)

@@ -87,6 +87,12 @@ def test_auxiliary_output_of_constants_is_of_the_kind_that_is_given() -> None:
             assert type(aux[1]["new"]) is np.ndarray
 
 
+def test_arrays_say_whether_they_are_weak() -> None:
+    assert [fnp.ones(2).weak_type, fnp.where(X > 0, 0.1, 1.0).weak_type, fxgrad.jit(lambda n: n + 1)(2).weak_type] == [
+        False, True, True]
+    assert [each.weak_type for each in fxgrad.jit(lambda x, n: (fnp.where(x > 0, n, n), x))(X, 0.1)] == [True, False]
+
+
 def test_arrays_of_jax_that_are_constants_keep_what_jax_says_of_them() -> None:
     seen: list[Any] = []
 

@@ -236,6 +236,9 @@ def test_algorithms_of_products() -> None:
                                grad(lambda x: np.sum(x @ x.T))(A), rtol=1e-6)
     with pytest.raises(errors.ArgumentError, match="a Precision or a DotAlgorithmPreset is needed"):
         fxgrad.lax.dot(A, A.T, precision=jax.lax.DotAlgorithm(np.float32, np.float32, np.float32))
+    with pytest.raises(errors.ArgumentError, match="precision='best': a Precision or a DotAlgorithmPreset is needed"):
+        fnp.matmul(A, A.T, precision="best")
+    np.testing.assert_allclose(jit(lambda x: fnp.einsum("ij,kj", x, x, precision="HIGHEST"))(A), A @ A.T, rtol=1e-6)
 
 
 def test_options_of_memory_and_of_casts() -> None:

@@ -143,6 +143,7 @@ FILLED: dict[str, Callable[[Any, Any], Any]] = {
     "arcsin": lambda a, b: np.arcsin(b, out=b.copy(), where=b < 1),
     "wider": lambda a, b: np.multiply(b, 2.0, out=np.ones((2, 3)), where=a > 0),
     "without a mask": lambda a, b: np.add(a, b, out=np.empty((2, 3))),
+    "in a dtype": lambda a, b: np.reciprocal(b, out=np.zeros(3), where=b > 0, dtype=np.float64),
     "integers": lambda a, b: np.floor_divide(np.array([7, 8, 9]), (b > 0).astype(int), out=np.array([1, 2, 3]),
                                              where=b > 0),
 }
@@ -207,3 +208,56 @@ def test_options_that_numpy_alone_has(function: Any) -> None:
 def test_two_names_of_one_option_are_refused() -> None:
     with pytest.raises(ArgumentError, match=r"^nanvar: ddof and correction are one option; give one of them\n"):
         fxgrad.jit(lambda x: np.nanvar(x, ddof=1, correction=1))(np.ones(3))
+
+
+WHOLE = np.array([[3, 1], [2, 5]])
+TYPED: dict[str, Callable[[Any], Any]] = {
+    "compared": lambda x: np.less(x, 2.1, dtype=bool), "asked": lambda x: np.isfinite(x, dtype=bool),
+    "logical": lambda x: np.logical_and(x, 0.25, dtype=bool),
+    "magnitude": lambda x: np.absolute(x * 1j, dtype=float), "single": lambda x: np.hypot(x, x.T, dtype=np.float32),
+    "quotient": lambda x: np.divide(WHOLE, x.astype(int) + 1, dtype="f4"),
+    "unsafe": lambda x: np.add(x, 0.7, dtype=int, casting="unsafe"),
+    "outer": lambda x: np.subtract.outer(x, x[0], dtype=np.complex64),
+    "reciprocal": lambda x: np.reciprocal(x, dtype=np.float32, order="C"),
+    "modf": lambda x: np.modf(x, dtype=np.float32, casting="same_kind", subok=True),
+    "matmul": lambda x: np.matmul(x, x, dtype=np.complex128, order="F"),
+    "vecdot": lambda x: np.vecdot(x, x, axis=0, dtype=np.float32),
+    "einsum": lambda x: np.einsum("ij,kj->ik", x, WHOLE, dtype=np.float32, casting="same_kind", order="C"),
+    "einsum of lists": lambda x: np.einsum(x, [0, 1], x, [1, 2], [0, 2], dtype=np.complex128),
+    "concatenate": lambda x: np.concatenate([x, WHOLE], dtype=int, casting="unsafe"),
+    "stack": lambda x: np.stack([x, x], dtype=np.float32, casting="same_kind"),
+    "no array": lambda x: (np.fft.fft(x, out=None), np.cumulative_sum(x, axis=1, out=None),
+                           np.linalg.multi_dot([x, x, x], out=None)),
+}
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_dtypes_that_a_call_chooses(name: str) -> None:
+    """They are those of results: comparisons and magnitudes of wider operands do not lose them first."""
+    function = TYPED[name]
+    leaves = fxgrad.tree_util.tree_leaves
+    for found, expected in zip(leaves(jit(function)(A[:, :2])), leaves(function(A[:, :2])), strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=4 * float(np.finfo(np.float32).eps))
+
+
+@pytest.mark.parametrize(("function", "text"), [
+    (lambda x: np.add(x, 1.5, dtype=int), ("add: no results of dtype int64 are made of float64 and float64 with "
+     "casting='same_kind'. Convert first, for example x.astype('int64')")),
+    (lambda x: fnp.multiply(x * 1j, x, dtype=float), ("multiply: no results of dtype float64 are made of complex128 "
+     "and float64 with casting='same_kind'. Convert first, for example x.astype('float64')")),
+    (lambda x: np.add.outer(x, x, dtype=np.float32, casting="safe"), ("add: no results of dtype float32 are made of "
+     "float64 and float64 with casting='safe'. Convert first, for example x.astype('float32')")),
+    (lambda x: np.matmul(x, x, axes=[(1, 0), (0, 1), (0, 1)]),
+     "np.matmul has no option axes; move the axes by np.moveaxis"),
+    (lambda x: np.modf(x, signature="d->dd"), "np.modf has no option signature; it has dtype="),
+    (lambda x: np.modf(x, where=x > 1), ("modf: where= is not supported, since other elements would stay undefined. "
+     "Write where(condition, modf(...), other)")),
+    (lambda x: np.einsum("ij->j", x, dtype=np.float32), ("np.einsum: casting='safe' allows no conversion of float64 to "
+     "dtype=float32. Write x.astype('float32') for it, or casting='unsafe'")),
+    (lambda x: np.hstack([WHOLE, x], dtype=int), ("np.hstack: casting='same_kind' allows no conversion of float64 to "
+     "dtype=int64. Write x.astype('int64') for it, or casting='unsafe'"))])
+def test_casts_that_numpy_forbids_are_refused(function: Any, text: str) -> None:
+    with pytest.raises(fxgrad.errors.FxgradError) as error:
+        jit(function)(A[:, :2])
+    assert str(error.value).split("\n")[0] == text

@@ -207,6 +207,9 @@ def test_derivatives_that_are_not_there() -> None:
     with pytest.raises(errors.UnsupportedError, match=re.escape(
             "factorial: exact=True is not supported; use math.factorial(n)")):
         fxgrad.scipy.special.factorial(3, exact=True)
+    with pytest.raises(errors.UnsupportedError, match=re.escape(
+            "comb: exact=True is not supported; use math.comb(N, k)")):
+        fxgrad.scipy.special.comb(5, 2, exact=True)
 
 
 def test_derivatives_of_zeta_in_x() -> None:
@@ -232,6 +235,21 @@ def test_names_of_jax() -> None:
     theirs = {name for name in dir(jax.scipy.special) if not name.startswith("_")}
     newer = {"erfcinv"}  # which jax has got since 0.10
     assert theirs | newer == set(fxgrad.scipy.special.__all__) | newer
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_inverse_of_erfc_has_all_digits(dtype: Any) -> None:
+    y = np.array([1e-30, 1e-3, 0.4, 0.9, 1 - 2.0 ** -20, 1 + 2.0 ** -20, 1.1, 1.7, 1.99], dtype)
+    with mpmath.workdps(50):
+        inverses = [mpmath.findroot(lambda x, at=at: mpmath.log(mpmath.erfc(x)) - mpmath.log(mpmath.mpf(float(at))),
+                                    near) for at, near in zip(y, scipy.special.erfcinv(np.float64(y)), strict=True)]
+        slopes = [float(-mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(each ** 2)) for each in inverses]
+    slope = fxgrad.vmap(fxgrad.grad(fsp.erfcinv))
+    for transform in (lambda f: f, fxgrad.jit):
+        np.testing.assert_allclose(transform(fsp.erfcinv)(y), np.float64(inverses), rtol=4 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(transform(slope)(y), slopes, rtol=400 * np.finfo(dtype).eps)  # the square's digits
+        np.testing.assert_array_equal(transform(fsp.erfcinv)(np.array([0.0, 1.0, 2.0, -1.0, 3.0, np.nan], dtype)),
+                                      [np.inf, 0.0, -np.inf, np.nan, np.nan, np.nan])
 
 
 def test_bessel_functions_of_whole_orders() -> None:
@@ -383,6 +401,16 @@ def test_products_with_logarithms_have_no_slope_where_they_are_0_for_every_numbe
         assert fxgrad.grad(function, 1)(2.0, zero) == np.inf
 
 
+def test_mixed_second_derivatives_of_products_with_logarithms_at_zero() -> None:
+    """They are 1 / y, in either order, though the slope in y is 0."""
+    for function, shift in ((fsp.xlogy, 0.0), (fsp.xlog1py, 1.0)):
+        for y in (2.0, 0.3, 1e-30):
+            for transform in (lambda f: f, fxgrad.jit):
+                for order in ((0, 1), (1, 0)):
+                    mixed = transform(fxgrad.grad(fxgrad.grad(function, order[0]), order[1]))
+                    np.testing.assert_allclose(mixed(0.0, y), 1.0 / (y + shift), rtol=1e-15)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_relative_entropies_of_close_numbers(dtype: Any) -> None:
     p = np.array([0.3, 1.7, 2e5, 1e-5], dtype)
@@ -394,6 +422,22 @@ def test_relative_entropies_of_close_numbers(dtype: Any) -> None:
     for transform in (lambda f: f, fxgrad.jit):
         np.testing.assert_allclose(transform(fsp.rel_entr)(p, q), logarithms, rtol=4 * np.finfo(dtype).eps)
         np.testing.assert_allclose(transform(fsp.kl_div)(p, q), distances, rtol=4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_slopes_of_relative_entropies_of_tiny_numbers(dtype: Any) -> None:
+    """Their product underflows."""
+    tiny = float(np.finfo(dtype).tiny)
+    p = np.array([2 * tiny, 1e3 * tiny, tiny ** 0.9, tiny ** 0.5, tiny ** 0.3], dtype)
+    for ratio in (1.0, 1.5, 1e5):
+        q = (p * dtype(ratio)).astype(dtype)
+        share = np.float64(p / q)
+        for function, slopes, units in ((fsp.kl_div, (np.log(share), 1.0 - share), 20.0),
+                                        (fsp.rel_entr, (np.log(share) + 1.0, -share), -math.log(tiny))):
+            slope = fxgrad.vmap(fxgrad.grad(function, (0, 1)))
+            for found in (slope(p, q), fxgrad.jit(slope)(p, q)):  # rel_entr has the rounding of the logarithms
+                np.testing.assert_allclose(found, slopes, rtol=20 * np.finfo(dtype).eps,
+                                           atol=units * float(np.finfo(dtype).eps))
 
 
 @pytest.mark.parametrize("name", ["rel_entr", "kl_div"])

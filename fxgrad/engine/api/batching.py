@@ -10,6 +10,7 @@ from fxgrad.engine.api.arguments import check_chunk_size, transformation
 from fxgrad.engine.api.mapped_calls import Axes, MappedCall, check_axes_argument, output_axes
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.frontend.flat import finish_trace, function_origin, note_result, record_flat
+from fxgrad.engine.higher_order.checks import raise_taken
 from fxgrad.engine.ops.joining import concatenate
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.apply import apply_program
@@ -70,7 +71,12 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0, axis_na
         else:
             tape = new_tape(join_unchecked_vma(avals), mode=SELECTIVE, name=fun, input_names=lambda: call.names,
                             origin=function_origin(fun), axes={} if axis_name is None else {axis_name: call.size})
-            leaves, out_tree = record_flat(tape, call, "vmap", fun)
+            try:
+                leaves, out_tree = record_flat(tape, call, "vmap", fun)
+            except Exception as error:
+                if call.size and axis_name is None:
+                    raise_taken(error, lambda: call(*call.first()))
+                raise
             if run is not None:
                 run.end(tape, leaves, out_tree)
             traced = finish_trace(tape, leaves, out_tree)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -38,7 +38,7 @@ from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.transforms.forward import has_tangent
 from fxgrad.engine.transforms.linearize import linearize_in_place
-from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name, named_as
 from fxgrad.errors import ArgumentError, DTypeError
 
 Mode = Literal["auto", "forward", "reverse"]
@@ -184,7 +184,7 @@ def value_and_hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bo
                         chunk_size=chunk_size, sparse=sparse)
     require_positions("value_and_hessian", "argnums", argnums)
 
-    @wraps(fun, updated=())
+    @named_as(fun, ())
     def value_aside(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         output = fun(*args, **kwargs)
         return (output[0], output) if has_aux else (output, output)

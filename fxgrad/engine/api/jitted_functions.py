@@ -95,13 +95,13 @@ from fxgrad.engine.executors.xla import is_jax, is_jax_tracer, x64
 from fxgrad.engine.frontend.callback import repeats_a_run
 from fxgrad.engine.frontend.flat import TracedCall, leaf_aval, note_result, trace_flat
 from fxgrad.engine.higher_order.call import jit_call_p
-from fxgrad.engine.higher_order.checks import gather_checks, has_checks, may_be_untaken
+from fxgrad.engine.higher_order.checks import gather_checks, has_checks, raise_taken
 from fxgrad.engine.higher_order.rolling import may_roll, merge_equal_numbers
 from fxgrad.engine.store.content import Content, Unknown
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing import observers
 from fxgrad.engine.tracing.tape import axes_in_scope, bind, current, innermost_for
-from fxgrad.engine.tracing.trace import SHARED, WITH_LITERALS, Mode, is_tracing
+from fxgrad.engine.tracing.trace import SHARED, WITH_LITERALS, Mode
 from fxgrad.engine.user_lines import function_name
 from fxgrad.errors import CheckError, UnsupportedError
 
@@ -269,8 +269,7 @@ class JittedFunction:
                 try:
                     plan, traced = self._plan(executables, JittedCall(self._static, args, kwargs))
                 except Exception as error:
-                    if may_be_untaken(error) and not is_tracing():
-                        self._raise_taken(args, kwargs)
+                    raise_taken(error, lambda: self._fun(*args, **kwargs))
                     raise
                 if with_flag and traced is not None and self._takes_flag(traced):
                     self.plans = self._no_plans
@@ -318,13 +317,6 @@ class JittedFunction:
         finally:
             repeats_a_run.reset(token)
         return self._run(args, kwargs, with_flag=False)
-
-    def _raise_taken(self, args: Args, kwargs: Kwargs) -> None:
-        """Raise the error of the side of a condition that the arguments take; return if it raises none."""
-        try:
-            self._fun(*args, **kwargs)
-        except Exception as error:
-            raise error from None
 
     def _unmet_need(self, error: Exception, args: Args, kwargs: Kwargs) -> Need:
         """Return the requirement that the plan lacked, if `error` is due to one; else raise the error explained."""

@@ -73,6 +73,10 @@ class MappedCall:
         args, kwargs = tree.unflatten(self._structure, given)
         return args, kwargs
 
+    def first(self) -> list[Any]:
+        """Return the first entries of the mapped leaves."""
+        return [value[(slice(None),) * axis + (0,)] for value, axis in zip(self.values, self.axes, strict=True)]
+
     def rows(self, start: int, count: int) -> list[Any]:
         """Return the mapped leaves, cut to some of their entries."""
         stop = min(start + count, self.size)

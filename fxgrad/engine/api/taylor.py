@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,7 +30,7 @@ from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.structural import zeros
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.transforms.forward import ONE
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad.engine.user_lines import at_user_line, named_as
 from fxgrad.errors import ArgumentError
 
 
@@ -110,7 +109,7 @@ def _along(what: str, fun: Callable[..., Any], order: int, scaled: bool) -> Call
             f"{what} takes the highest order as an integer of at least 0, got {order!r}. Write {what}(f, 3)"))
 
     @hide_frames
-    @functools.wraps(fun, updated=())
+    @named_as(fun, ())
     def expanded(x: Any, *args: Any, direction: Any = None) -> tuple[Any, ...]:
         selected = select_arguments(what, fun, 0, (x, *args))
         check_differentiable(what, selected, leaf_avals(what, selected))

@@ -38,6 +38,7 @@ class Array(np.ndarray):
 
     origin: Any = None
     """The array of jax's whose memory this is, if `as_known` made it of one."""
+    weak_type = False
 
     def __repr__(self) -> str:
         return repr(np.asarray(self))
@@ -57,6 +58,8 @@ class WeakArray(Array):
     >>> chosen.dtype, (np.ones(2, np.float32) * chosen).dtype
     (dtype('float64'), dtype('float32'))
     """
+
+    weak_type = True
 
     def __array_finalize__(self, _: Any) -> None:
         if type(self) is WeakArray:
@@ -146,7 +149,7 @@ class _OriginAttribute(HintAttribute):
 
 for _name in ("addressable_data", "addressable_shards", "committed", "copy_to_host_async", "delete", "format",
               "global_shards", "is_deleted", "is_fully_addressable", "is_fully_replicated", "is_ready",
-              "on_device_size_in_bytes", "sharding", "unsafe_buffer_pointer", "weak_type"):
+              "on_device_size_in_bytes", "sharding", "unsafe_buffer_pointer"):
     setattr(Array, _name, _OriginAttribute(_name))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import FunctionType, MappingProxyType
@@ -23,7 +22,7 @@ from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.trace import SELECTIVE, Mode, join_unchecked_vma, new_tape
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
-from fxgrad.engine.user_lines import at_user_line, function_name
+from fxgrad.engine.user_lines import at_user_line, function_name, named_as
 from fxgrad.errors import ArgumentError, UnsupportedError
 
 
@@ -88,7 +87,7 @@ def transformation(what: str, function: Callable[..., Any], argnums: Any = None,
         require_positions(what, "argnums", argnums)
 
     def decorate(wrapper: Callable[..., Any]) -> Callable[..., Any]:
-        functools.update_wrapper(wrapper, function)
+        named_as(function)(wrapper)
         if isinstance(function, Program):
             wrapper.__name__ = wrapper.__qualname__ = function.signature.name if function.signature else "program"
         wrapper.transformed = Transformation(what, function, argnums)  # type: ignore[attr-defined]

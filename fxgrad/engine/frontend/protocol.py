@@ -26,7 +26,7 @@ from fxgrad.engine.frontend.inplace import (
     ufunc_at_error,
 )
 from fxgrad.engine.frontend.operands import wide_dtype
-from fxgrad.engine.frontend.ufuncs import Elementwise
+from fxgrad.engine.frontend.ufuncs import Elementwise, loop_operands, refuse_where
 from fxgrad.engine.frontend.views import VIEWS, note_view
 from fxgrad.engine.hints import NOTHING_INSTEAD, conversion_hint
 from fxgrad.engine.ops.structural import convert
@@ -34,7 +34,7 @@ from fxgrad.engine.tracing.call_cache import replay_calls
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import DTypeError, UnsupportedError
+from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError
 
 Function = Callable[..., Any]
 
@@ -46,8 +46,11 @@ _SUMMING = frozenset({np.add, np.multiply})
 """Ufuncs that combine bools and narrow integers in 64 bits."""
 _IGNORED = frozenset({"subok", "casting", "device", "like"})
 """Options of NumPy's functions without meaning for traced arrays."""
-_LIKE = frozenset({np.zeros_like, np.ones_like, np.empty_like, np.full_like})
+_OF_MEMORY = frozenset({np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.einsum})
 """Functions whose `order` is that of memory alone."""
+_CASTING = {np.concatenate: "same_kind", np.stack: "same_kind", np.hstack: "same_kind", np.vstack: "same_kind",
+            np.einsum: "safe"}
+"""The rule of conversions to the option `dtype`, by function."""
 
 
 def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -65,6 +68,8 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
             return written(ufunc, out[0], *inputs, **options)
         raise out_error(ufunc.__name__, out[0])
     if method == "__call__":
+        if options:
+            inputs, options = _typed_call(ufunc, inputs, **options)
         return function(*inputs, **options)
     if method == "at":
         raise ufunc_at_error(ufunc.__name__, inputs[0])
@@ -77,6 +82,22 @@ def _array_ufunc(_: Tracer, ufunc: Any, method: str, *inputs: Any, **options: An
     return getattr(function, method)(*inputs, **options)
 
 
+def _typed_call(ufunc: Any, inputs: Sequence[Any], dtype: Any = None, casting: str = "same_kind", order: Any = None,
+                subok: bool = True, where: Any = True, **options: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the operands in the dtypes of the ufunc's loop, and the options that remain."""
+    del order, subok
+    refuse_where(ufunc.__name__, where)
+    unknown = options.keys() - (_OF_VECTORS if ufunc.signature else set())
+    if unknown:
+        hint = "; move the axes by np.moveaxis" if "axes" in unknown else "; it has dtype="
+        raise ArgumentError(at_user_line(f"{_ufunc_text(ufunc)} has no option {', '.join(sorted(unknown))}{hint}"))
+    return (*loop_operands(ufunc, inputs, dtype, casting),), options
+
+
+_OF_VECTORS = {"axis", "keepdims"}
+"""Options of ufuncs that act on vectors, not elements."""
+
+
 def written(ufunc: Any, out: Any, *inputs: Any, where: Any = True, **options: Any) -> Any:
     """Return what an array holds after a ufunc has written its results to it, where a mask is true.
 
@@ -85,6 +106,8 @@ def written(ufunc: Any, out: Any, *inputs: Any, where: Any = True, **options: An
     function, choose = _ufuncs.get(ufunc) or _special_function(ufunc), _functions[np.where]
     if function is None:
         raise _unsupported(_ufunc_text(ufunc))
+    if options:
+        inputs, options = _typed_call(ufunc, inputs, **options)
     inner = 2.0 if ufunc is np.arccosh else 0.5
     if where is not True:
         inputs = tuple(each if type(each) in PYTHON_SCALARS else choose(
@@ -139,12 +162,26 @@ def _array_function(_: Tracer, function: Any, __: Any, args: Sequence[Any], opti
     if options:
         if options.get("out") is not None:
             raise option_error(_function_text(function), options["out"], "out")
+        if options.get("dtype") is not None and function in _CASTING:
+            _check_casting(function, args, options["dtype"], options.get("casting", _CASTING[function]))
         options = {key: value for key, value in options.items()
-                   if key not in _IGNORED and not (key == "order" and function in _LIKE)}
+                   if key not in _IGNORED and not (key == "order" and function in _OF_MEMORY)
+                   and not (key == "out" and value is None)}
     if function is np.nan_to_num and not (args[1] if len(args) > 1 else options.get("copy", True)):
         raise option_error("nan_to_num", args[0], "copy")
     result = own(*args, **options)
     return result.copy() if type(result) is Array and result.shape else result  # np.zeros_like(x) can be written to
+
+
+def _check_casting(function: Any, args: Sequence[Any], dtype: Any, casting: str) -> None:
+    """Raise `DTypeError` unless `casting` allows the conversion of all arrays of a call to a dtype."""
+    wanted = np.dtype(dtype)
+    for each in args if function is np.einsum else args[0]:
+        given = each.dtype if isinstance(each, Tracer | np.ndarray) else wanted
+        if "V" not in (given.kind, wanted.kind) and not np.can_cast(given, wanted, casting):  # type: ignore[arg-type]
+            raise DTypeError(at_user_line(
+                f"np.{function.__name__}: casting={casting!r} allows no conversion of {given.name} to "
+                f"dtype={wanted.name}. Write x.astype({wanted.name!r}) for it, or casting='unsafe'"))
 
 
 def _function_text(function: Any) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from fxgrad.engine import dtypes
 from fxgrad.engine.core.primitive import Primitive
@@ -28,7 +30,7 @@ from fxgrad.engine.tracing.op_cache import in_dtype_of, memoize_binary, memoize_
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import ArgumentError, UnsupportedError
+from fxgrad.errors import ArgumentError, DTypeError, UnsupportedError
 
 Function = Callable[..., Any]
 
@@ -119,16 +121,14 @@ class Elementwise:
                     f"{self.__name__} takes {self.nin} operand{'s' * (self.nin > 1)}, got {len(given)}")) from None
             raise
 
-    def _with_options(self, given: tuple[Any, ...], out: Any = None, where: Any = None, dtype: Any = None,
-                      **ignored: Any) -> Any:
-        if ignored.keys() - {"casting", "order", "subok"}:
+    def _with_options(self, given: tuple[Any, ...], out: Any = None, where: Any = True, dtype: Any = None,
+                      casting: str = "same_kind", **ignored: Any) -> Any:
+        if ignored.keys() - {"order", "subok"}:
             raise ArgumentError(at_user_line(f"{self.__name__} has no option {', '.join(ignored)}; it has dtype="))
         refuse_out(self.__name__, out)
-        if where is not None and where is not True:
-            raise UnsupportedError(at_user_line(
-                f"{self.__name__}: where= is not supported, since other elements would stay undefined. "
-                f"Write where(condition, {self.__name__}(...), other)"))
-        return self.function(*(as_dtype(operand(value), dtype) for value in given))
+        refuse_where(self.__name__, where)
+        ufunc = None if self.users else getattr(np, self.__name__, None)
+        return self.function(*loop_operands(ufunc, given, dtype, casting))
 
     def reduce(self, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
                **options: Any) -> Any:
@@ -152,10 +152,10 @@ class Elementwise:
         """Return a copy of `a` with this function applied to `a[indices]` and `b`; only with `inplace=False`."""
         return methods["at"](self, a, indices, b, inplace)
 
-    def outer(self, a: Any, b: Any) -> Any:
+    def outer(self, a: Any, b: Any, **options: Any) -> Any:
         """Apply this function to every pair of an element of `a` and one of `b`; the shapes are joined."""
         a, b = operand(a), operand(b)
-        return self.function(reshape(a, shape_of(a) + (1,) * len(shape_of(b))), b)
+        return self(reshape(a, shape_of(a) + (1,) * len(shape_of(b))), b, **options)
 
     def __reduce__(self) -> Any:
         """Pickle by name, except for functions of a user's."""
@@ -165,6 +165,42 @@ class Elementwise:
 
     def __repr__(self) -> str:
         return f"<fxgrad function {self.__name__!r}>"
+
+
+def refuse_where(name: str, where: Any) -> None:
+    """Raise `UnsupportedError` if a caller has only some elements computed."""
+    if where is not None and where is not True:
+        raise UnsupportedError(at_user_line(
+            f"{name}: where= is not supported, since other elements would stay undefined. "
+            f"Write where(condition, {name}(...), other)"))
+
+
+def loop_operands(ufunc: Any, given: Sequence[Any], dtype: Any, casting: str = "same_kind") -> Sequence[Any]:
+    """Return the operands in the dtypes in which a ufunc of NumPy's computes results of `dtype` (None: any).
+
+    Comparisons have bools of any operands, and magnitudes are real. Raises `DTypeError` where `casting` forbids the
+    conversion. Without a ufunc of NumPy's, and for dtypes that are not NumPy's own, all operands get the dtype.
+    """
+    if dtype is None:
+        return given
+    wanted, values = dtypes.canonical(dtype), [operand(value) for value in given]
+    avals = [aval_of(value) for value in values]
+    if not isinstance(ufunc, np.ufunc) or "V" in {wanted.kind, *(aval.dtype.kind for aval in avals)}:
+        return [as_dtype(value, wanted) for value in values]
+    types = [_WEAK.get(aval.dtype.kind, aval.dtype) if aval.weak else aval.dtype for aval in avals]
+    try:
+        loop = ufunc.resolve_dtypes((*types, *[None] * ufunc.nout), casting=casting,  # type: ignore[arg-type]
+                                    signature=(*[None] * ufunc.nin, *[wanted] * ufunc.nout))
+    except TypeError:
+        names = " and ".join(aval.dtype.name for aval in avals)
+        raise DTypeError(at_user_line(
+            f"{ufunc.__name__}: no results of dtype {wanted.name} are made of {names} with casting={casting!r}. "
+            f"Convert first, for example x.astype({wanted.name!r})")) from None
+    return [as_dtype(value, into) for value, into in zip(values, loop, strict=False)]
+
+
+_WEAK = {"i": int, "f": float, "c": complex}
+"""What NumPy calls a weak number of each kind."""
 
 
 def unary_function(primitive: Primitive, kinds: str = "fc") -> Function:

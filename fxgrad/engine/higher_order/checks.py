@@ -48,6 +48,7 @@ from fxgrad.engine.ops.comparison import and_, not_, or_
 from fxgrad.engine.ops.reductions import reduce_and
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.tracing.trace import is_tracing
 from fxgrad.engine.transforms.batch import Batched, batched_axis, batched_program, live_lanes, put_axis, takes_mask
 from fxgrad.errors import CheckError, DTypeError, ProgramError, UnsupportedError
 
@@ -154,9 +155,16 @@ def mark_untaken(error: Exception) -> None:
     vars(error)[_MAY_BE_UNTAKEN] = True
 
 
-def may_be_untaken(error: Exception) -> bool:
-    """Return whether an error may be that of a side that the values of the arguments do not take."""
-    return _MAY_BE_UNTAKEN in vars(error)
+def raise_taken(error: Exception, call: Callable[[], Any]) -> None:
+    """Raise what `call` raises on known values if tracing raised an error that may be of a side that they do not take.
+
+    Returns for other errors, in traced functions, and if the call raises nothing.
+    """
+    if _MAY_BE_UNTAKEN in vars(error) and not is_tracing():
+        try:
+            call()
+        except Exception as taken:
+            raise taken from None
 
 
 _MAY_BE_UNTAKEN = "fxgrad_may_be_untaken"

@@ -17,6 +17,7 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.ops.families import check_same_dtype, is_linear
 from fxgrad.engine.ops.pointwise import sum_of_parts
+from fxgrad.engine.ops.products import precision_name
 from fxgrad.engine.ops.shaping import pad_p, rev
 from fxgrad.engine.ops.structural import convert, inverse_permutation, is_negative, move_axis, reshape, zeros
 from fxgrad.engine.tracing.tape import aval_of, bind
@@ -366,6 +367,9 @@ conv_general_dilated_p = register(Primitive(
 
 def convolve(lhs: Any, rhs: Any, geometry: Geometry, precision: Any = None,
              preferred_element_type: DType | None = None) -> Any:
-    """Return the sums of products of the windows of an image `lhs` with the kernel `rhs`, which is not reversed."""
-    return bind(conv_general_dilated_p, lhs, rhs, **geometry._asdict(), precision=precision,
+    """Return the sums of products of the windows of an image `lhs` with the kernel `rhs`, which is not reversed.
+
+    `precision` is one of `lax.Precision`, ours or jax's, its name, a pair of them, or None.
+    """
+    return bind(conv_general_dilated_p, lhs, rhs, **geometry._asdict(), precision=precision_name(precision, ()),
                 preferred_element_type=preferred_element_type)[0]

@@ -17,7 +17,7 @@ import numpy as np
 
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.ops import tails, xla_kernels
-from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
+from fxgrad.engine.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
 from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt, or_
 from fxgrad.engine.ops.cumulative import cumprod, cumsum
 from fxgrad.engine.ops.exponential import exp, log, log1p, pow
@@ -100,15 +100,22 @@ def log_excess(m: Any) -> Any:
     return where(near, series, sub(large, log1p(large)))
 
 
-def deviance(k: Any, mean: Any) -> Any:
-    """Return k log(k / mean) - k + mean for k >= 0, with all digits where k is near the mean."""
+def deviance(k: Any, mean: Any, tiny: bool = False) -> Any:
+    """Return k log(k / mean) - k + mean for k >= 0, with all digits where k is near the mean.
+
+    With `tiny`, slopes are right where the product of both underflows, by which XLA divides in those of k / mean.
+    """
     none = le(k, 0.0)
     count = where(none, 1.0, k)
     apart = sub(mean, count)
     near = lt(abs(apart), mul(count, _NEAR))
     close = mul(count, log_excess(div(where(near, apart, 0.0), count)))
-    far = add(mul(count, log(div(count, where(near, count, mean)))), apart)
-    return where(none, mean, where(near, close, far))
+    above, below = where(near, 1.0, count), where(near, 1.0, mean)
+    quotient = log(div(above, below))
+    if tiny:  # this value, and the slopes of a difference
+        difference = sub(log(above), log(below))
+        quotient = add(stop_gradient(sub(quotient, difference)), difference)
+    return where(none, mean, where(near, close, add(mul(count, quotient), apart)))
 
 
 def stirling_error(x: Any) -> Any:

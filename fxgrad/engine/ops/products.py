@@ -262,21 +262,33 @@ def _dot_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | Non
     return Snippet(f"{left}.dot({right}{{out}})", row_major=True, takes_stored=True)
 
 
-def precision_name(precision: Any) -> Any:
-    """Return a precision, or a pair of them, as strings: the names of `lax.Precision`, ours or jax's, in lower case.
+PRECISIONS = ("default", "high", "highest", "fastest", "bfloat16", "bfloat16_3x", "tensorfloat32", "float32")
+"""The names of precisions: those of `lax.Precision`, and further names that jax gives them."""
+ALGORITHMS = (
+    "ANY_F8_ANY_F8_F32", "ANY_F8_ANY_F8_F32_FAST_ACCUM", "ANY_F8_ANY_F8_ANY", "ANY_F8_ANY_F8_ANY_FAST_ACCUM",
+    "F16_F16_F16", "F16_F16_F32", "BF16_BF16_BF16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6",
+    "BF16_BF16_F32_X9", "TF32_TF32_F32", "TF32_TF32_F32_X3", "F32_F32_F32", "F64_F64_F64")
+"""The names of `lax.DotAlgorithmPreset`, but for the default."""
 
-    Those of `lax.DotAlgorithmPreset` stay unchanged. Raises `ArgumentError` for anything else.
+
+def precision_name(precision: Any, algorithms: Sequence[str] = ALGORITHMS) -> Any:
+    """Return a precision, or a pair of them, by name: one of `PRECISIONS` or of `algorithms`.
+
+    `lax.Precision` and `lax.DotAlgorithmPreset` may be ours or jax's. Raises `ArgumentError` for anything else.
     """
-    if precision is None or isinstance(precision, str):
-        return precision
+    if precision is None:
+        return None
     if isinstance(precision, tuple | list) and not hasattr(precision, "_fields"):
-        return tuple(map(precision_name, precision))
-    name = getattr(precision, "name", None)
-    if name is None:
-        raise ArgumentError(at_user_line(
-            f"precision={precision!r}: a Precision or a DotAlgorithmPreset is needed, such as "
-            "fxgrad.lax.Precision.HIGHEST, or a name of theirs"))
-    return name if "_" in name else name.lower()
+        return tuple(precision_name(each, algorithms) for each in precision)
+    name = precision if isinstance(precision, str) else getattr(precision, "name", None)
+    if name in algorithms:
+        return name
+    if isinstance(name, str) and name.lower() in PRECISIONS:
+        return name.lower()
+    either = "a Precision or a DotAlgorithmPreset" if algorithms else "a Precision"
+    raise ArgumentError(at_user_line(
+        f"precision={precision!r}: {either} is needed, such as fxgrad.lax.Precision.HIGHEST, or a name of theirs: "
+        f"{', '.join((*PRECISIONS, *algorithms))}"))
 
 
 def dot_general(x: Any, y: Any, dimension_numbers: Any, precision: str | None = None,

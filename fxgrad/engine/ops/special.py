@@ -15,7 +15,7 @@ import numpy as np
 from fxgrad.engine.caches import cached
 from fxgrad.engine.ops import xla_kernels
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
-from fxgrad.engine.ops.comparison import eq, gt, lt
+from fxgrad.engine.ops.comparison import and_, eq, gt, lt
 from fxgrad.engine.ops.exponential import exp, log, log1p, sqrt
 from fxgrad.engine.ops.families import by_float32
 from fxgrad.engine.ops.parts import abs as absolute
@@ -401,8 +401,8 @@ def _product_with_log(name: str, logarithm: str, tangents: list[Callable[..., An
 
 
 def _quotient(x: Any, y: Any) -> Any:
-    """Return x / y, and 0 where x is 0: there the product is 0 for every y."""
-    return div(x, where(eq(x, 0.0), 1.0, y))
+    """Return x / y, and 0 where both are 0: there the product is 0 for every y. The slope in x is 1 / y elsewhere."""
+    return div(x, where(and_(eq(x, 0.0), eq(y, 0.0)), math.inf, y))
 
 
 xlogy_p = _product_with_log("xlogy", "log", [lambda t, out, x, y: mul(t, log(y)),

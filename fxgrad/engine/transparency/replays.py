@@ -82,7 +82,8 @@ def transparent(function: Callable[..., Any]) -> Callable[..., Any]:
     `grad`, `value_and_grad`, `vjp`, `jvp`, `linearize`, the Jacobians, `hessian` and `vmap` of it, outside of `jit`,
     run the Python code of `function` once for each kind of arguments. Afterwards they test that all it read is
     unchanged: types of arguments and of arrays that it closes over, values of integers and texts, functions,
-    attributes. The contents of arrays and of floats are read at every call. Returns `function` itself.
+    attributes. The contents of arrays and of floats are read at every call. Returns `function` itself,
+    which is declared wherever it is used; another function with the same code is not.
 
     The first such call raises `UnsupportedError`, with the line and the reason, if the function cannot be shown to be
     transparent: it stores something, has other effects, or uses what is not interpreted (docs/guides/speed.md).

@@ -41,6 +41,8 @@ erf = _special("erf", special.erf,
                "Return the error function: 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.")
 erfc = _special("erfc", special.erfc, "1 - erf(x), accurate for large x.")
 erfinv = _special("erfinv", special.erf_inv, "Return the inverse of `erf`; infinite at 1 and -1, NaN beyond.")
+erfcinv = _special("erfcinv", lambda y: mul(special.ndtri(mul(y, 0.5)), -math.sqrt(0.5)),
+                   "Return the inverse of `erfc`, accurate near 0 too; infinite at 0 and 2, NaN beyond.")
 erfcx = _special("erfcx", integrals.erfcx, "exp(x^2) erfc(x), accurate for large x.")
 dawsn = _special("dawsn", integrals.dawsn, "Dawson's integral: exp(-x^2) times the integral of exp(t^2) from 0 to x.")
 owens_t = _special("owens_t", integrals.owens_t, "Owen's T function T(h, a).", 2)
@@ -123,7 +125,7 @@ def _rel_entr_inside(p: Any, q: Any) -> Any:
 
 rel_entr = _special("rel_entr", lambda p, q: _entropy(p, q, _rel_entr_inside, 0.0),
                     "p log(p / q): the part of p and q in a relative entropy.", 2)
-kl_div = _special("kl_div", lambda p, q: _entropy(p, q, gamma_room.deviance, q),
+kl_div = _special("kl_div", lambda p, q: _entropy(p, q, lambda p, q: gamma_room.deviance(p, q, tiny=True), q),
                   "p log(p / q) - p + q, convex in both, and accurate where p and q are close.", 2)
 
 
@@ -270,12 +272,16 @@ def _multichoose(n: Any, k: Any) -> Any:
     return where(and_(eq(k, 0.0), ge(n, 0.0)), 1.0, _choose(sub(add(n, k), 1.0), k))
 
 
-def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
+def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> Any:
     """Return the number of ways to choose `k` of `N` elements, each at most once or, with `repetition`, repeatedly.
+
+    Raises `UnsupportedError` for `exact=True`.
 
     >>> round(float(comb(5.0, 2.0)), 3)
     10.0
     """
+    if exact:
+        raise UnsupportedError(at_user_line("comb: exact=True is not supported; use math.comb(N, k)"))
     return composite_function(_multichoose if repetition else _choose)(N, k)
 
 

@@ -154,3 +154,21 @@ def test_arrays_without_values_are_no_arguments(transformed: Any) -> None:
             r"^(jit|vmap|grad|make_program): .* is an array of dtype float0, which has no values: tangents and "
             r"gradients of integers are such\. Leave it out of the arguments, or give np\.zeros\(x\.shape\)\n")):
         transformed(np.zeros(3, fxgrad.float0))
+
+
+class Unnamed:
+    """A function object whose name is no text, as those of some libraries of modules."""
+
+    __name__ = None
+
+    def __call__(self, x: Any) -> Any:
+        return fnp.sum(x * x)
+
+
+@pytest.mark.parametrize("transform", [
+    fxgrad.grad, fxgrad.value_and_grad, fxgrad.value_and_hessian, fxgrad.jit, fxgrad.checkpoint, fxgrad.vmap,
+    fxgrad.checked, fxgrad.laplacian, fxgrad.to_jax, fxgrad.debug.check_key_reuse, fxgrad.sparsity,
+    lambda f: lambda x: fxgrad.derivatives(f, 2)(x, direction=x), lambda f: lambda x: fxgrad.vjp(f, x)[0]])
+def test_function_objects_need_no_name(transform: Any) -> None:
+    found, expected = (fxgrad.tree.leaves(transform(f)(X)) for f in (Unnamed(), lambda x: fnp.sum(x * x)))
+    assert str(found) == str(expected)

@@ -418,7 +418,7 @@ def test_operations_of_traced_matrices_are_those_of_jax() -> None:
     field = fxgrad.jacobian(lambda x: fnp.sin(x) * x, sparse=True)
     x = np.ones(3, np.float32)
     for operation, text in (
-            (lambda m, _: m.todense(), "lambda m: m.todense())(m)"), (lambda m, _: m.T, "lambda m: m.T)(m)"),
+            (lambda m, _: m.T, "lambda m: m.T)(m)"),
             (lambda m, _: m.sum(), "lambda m: m.sum())(m)"), (lambda m, x: m @ x, "lambda m, x: m @ x)(m, x)"),
             (lambda m, x: x @ m, "lambda m, x: x @ m)(m, x)")):
         with pytest.raises(UnsupportedError) as raised:
@@ -428,6 +428,29 @@ def test_operations_of_traced_matrices_are_those_of_jax() -> None:
             f"function that calls them: fxgrad.from_jax({text}")
     product = fxgrad.jit(lambda x: fxgrad.from_jax(lambda m, x: m @ x)(field(x), x))(x)
     np.testing.assert_allclose(product, field(x) @ x, rtol=1e-6)
+
+
+def test_traced_matrices_are_made_dense() -> None:
+    """By the names of SciPy and of jax, in the dtype of the entries, in batches too."""
+    def field(x: Any) -> Any:
+        return x[1:] * x[:-1] + x[0]
+    sparse, dense = fxgrad.jacobian(field, sparse=True), fxgrad.jacobian(field)
+    x = np.arange(4.0)
+    xs, matrix = np.stack([x, 2.0 * x, x - 1.0]), fxgrad.jit(sparse)(x)
+    for found in (fxgrad.jit(lambda x: sparse(x).toarray())(x), fxgrad.jit(lambda x: sparse(x).todense())(x),
+                  matrix.toarray(), fxgrad.jit(lambda m: m.toarray())(matrix)):
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, dense(x))
+    batch = fxgrad.vmap(dense)(xs)
+    for function in (fxgrad.vmap(lambda x: sparse(x).toarray()), lambda xs: fxgrad.vmap(sparse)(xs).toarray()):
+        np.testing.assert_array_equal(function(xs), batch)
+        np.testing.assert_array_equal(fxgrad.jit(function)(xs), batch)
+    single = sparse(jnp.asarray(x, np.float32)).toarray()
+    assert isinstance(single, jax.Array)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(fxgrad.grad(lambda x: np.sum(sparse(x).toarray() ** 3))(x),
+                               fxgrad.grad(lambda x: np.sum(dense(x) ** 3))(x), rtol=1e-15)
+    assert fxgrad.jit(lambda x: fxgrad.jacobian(lambda x: 0.0 * x, sparse=True)(x).toarray())(x).shape == (4, 4)
 
 
 def test_hessians_need_scalar_functions() -> None:

@@ -547,3 +547,12 @@ def test_a_function_that_only_raises_gives_the_error_of_the_side_that_it_takes()
         for x, error in ((1.0, ValueError), (-0.5, KeyError), (-2.0, IndexError), (1.0, ValueError)):
             with pytest.raises(error):
                 call(x)
+
+
+def test_a_mapped_function_that_only_raises_gives_the_error_of_the_first_entry():
+    converted = python_control_flow(never_returns)
+    for call in (vmap(converted), jit(vmap(converted)), vmap(grad(converted)), vmap(converted, chunk_size=1),
+                 lambda x: vmap(vmap(converted))(x[None]), lambda x: vmap(vmap(converted, in_axes=1))(x[None, None])):
+        for x, error in (([1.0, -2.0], ValueError), ([-0.5, 1.0], KeyError), ([-2.0, 1.0], IndexError)):
+            with pytest.raises(error):
+                call(np.array(x))

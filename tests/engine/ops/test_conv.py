@@ -70,9 +70,17 @@ def test_narrow_dtypes_can_be_summed_in_wide_ones() -> None:
 def test_precision_in_all_its_forms() -> None:
     image, kernel = drawn(1, 2, 5), drawn(3, 2, 2)
     plain = convolution.conv(image, kernel, (1,), "SAME")
-    for precision in ("highest", jlax.Precision.HIGHEST, (jlax.Precision.DEFAULT, jlax.Precision.HIGH)):
+    for precision in ("highest", "HIGHEST", "float32", fxgrad.lax.Precision.HIGHEST, jlax.Precision.HIGHEST,
+                      (jlax.Precision.DEFAULT, jlax.Precision.HIGH)):
         agree(fxgrad.jit(lambda x, k, precision=precision: convolution.conv(x, k, (1,), "SAME", precision))(
             image, kernel), plain)
+        agree(fxgrad.jit(lambda x, k, precision=precision: fnp.convolve(x, k, precision=precision))(
+            image[0, 0], kernel[0, 0]), np.convolve(image[0, 0], kernel[0, 0]))
+    for precision in ("best", 3, fxgrad.lax.DotAlgorithmPreset.F32_F32_F32, ("high", "F32_F32_F32")):
+        with pytest.raises(errors.ArgumentError, match=re.escape(
+                "a Precision is needed, such as fxgrad.lax.Precision.HIGHEST, or a name of theirs: default, high, "
+                "highest, fastest, bfloat16, bfloat16_3x, tensorfloat32, float32")):
+            convolution.conv(image, kernel, (1,), "SAME", precision)
 
 
 def test_large_images_take_the_path_without_patches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -89,6 +91,26 @@ of_everything is transparent; tested at every call:
   np.cos                      the same function
   STATE.array                 f64[3]: its content is read at every call
   HELD                        f64*[]: its content is read at every call"""
+
+
+def test_a_declaration_is_of_one_function() -> None:
+    """Another function of the same code, or one that calls it, is not refused."""
+    def make() -> tuple[Any, list[int]]:
+        calls: list[int] = []
+
+        def counts(w: Any) -> Any:
+            calls.append(1)
+            return np.sum(w * w)
+        return counts, calls
+
+    (refused, _), (other, calls) = make(), make()
+    fxgrad.transparent(refused)
+    with pytest.raises(fxgrad.errors.UnsupportedError, match="counts is not transparent"):
+        fxgrad.grad(refused)(W)
+    for number in range(1, 4):
+        np.testing.assert_array_equal(fxgrad.grad(other)(W), 2.0 * W)
+        np.testing.assert_array_equal(fxgrad.grad(lambda w: refused(w))(W), 2.0 * W)
+        assert len(calls) == number
 
 
 def test_what_is_no_function() -> None:
