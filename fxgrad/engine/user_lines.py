@@ -132,8 +132,12 @@ def named_as(function: Callable[..., Any], updated: Sequence[str] = functools.WR
     An object that is called may have anything as its `__name__`, and a function takes only texts.
     """
     unfit = [name for name in ("__name__", "__qualname__") if not isinstance(getattr(function, name, ""), str)]
-    return functools.partial(functools.update_wrapper, wrapped=function, updated=updated, assigned=[
-        name for name in functools.WRAPPER_ASSIGNMENTS if name not in unfit])
+    assigned = [name for name in functools.WRAPPER_ASSIGNMENTS if name not in unfit]
+
+    def decorate(wrapper: Wrapper) -> Wrapper:
+        functools.update_wrapper(wrapper, function, assigned, updated)
+        return wrapper
+    return decorate
 
 
 def function_name(function: Any) -> str:
