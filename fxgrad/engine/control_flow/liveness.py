@@ -15,8 +15,9 @@ def annotate(body: Sequence[ast.stmt], after: Names, outer: Names) -> None:
 
     So are those in `outer`, the variables of functions around, and after each `return` too.
 
-    `live` of a branch are those after it, of a loop those after a turn, of other statements those before it; `turn` of
-    a loop are those that a turn reads before it binds them. What a function defined outside of the block reads is live.
+    `live` of a branch are those after it, of a loop those after a turn; `turn` of a loop are those that a turn reads
+    before it binds them; `live_before` of every statement are those before it. What a function defined outside of the
+    block reads is live.
     """
     readers = [(node, free_names(node)) for node in nested_functions(body)]
     _Liveness(readers, outer).block(body, after | outer)
@@ -32,6 +33,7 @@ class _Liveness:
         """Return the names live before a block."""
         for statement in reversed(statements):
             after = self._statement(statement, after) | self._read_after_exceptions
+            statement.live_before = after  # type: ignore[attr-defined]
         return after
 
     def _read_by_turn(self, node: ast.While | ast.For) -> Names:
@@ -95,8 +97,6 @@ class _Liveness:
             return after if node.value is None else after | read_names(node.value)
         before = (after - bound_names(node)) | read_names(node)
         before.update(getattr(node, "given_back", ()))  # the caller has the array of a parameter after the statement
-        before |= self._read_after_exceptions
-        node.live = before  # type: ignore[attr-defined]
         return before
 
     def _annotate_loop(self, node: ast.While | ast.For, live: Names, turn: Names) -> None:

@@ -196,8 +196,8 @@ class _Rewriter(ast.NodeTransformer):
     def _block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         out: list[ast.stmt] = []
         for statement in statements:
-            dead = self._second_names - getattr(statement, "live", self._second_names)
-            if dead and may_change(statement):
+            dead = self._second_names - getattr(statement, "live_before", self._second_names)
+            if dead and any(map(may_change, walk_scope([statement]))):
                 names = placed(ast.Tuple([load(each, statement) for each in sorted(dead)], ast.Load()),
                             statement)
                 out.append(placed(ast.Expr(self._call("forget", [thunk(names)], statement)), statement))
