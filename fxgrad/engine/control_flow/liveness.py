@@ -58,9 +58,9 @@ class _Liveness:
             flags = {name for name in after if is_generated(name)} | self._outer  # all that is read after a `return`
             inside = self.block(node.body, flags if returned is True else after)
             inside |= self.block(node.orelse, flags if returned is False else after)
-            return read_names(node.test) | (inside - bound_names(node.test))
+            return _needed_names(node.test) | (inside - bound_names(node.test))
         if isinstance(node, ast.While):
-            tests = read_names(node.test) | {*node.flags}  # type: ignore[attr-defined]
+            tests = _needed_names(node.test) | {*node.flags}  # type: ignore[attr-defined]
             head = after | tests | self._read_by_turn(node)
             turn = tests | self.block(node.body, head)
             self._annotate_loop(node, head, turn)
@@ -104,10 +104,21 @@ class _Liveness:
         node.live, node.turn = live | outside, turn | outside  # type: ignore[union-attr]
 
 
+def _needed_names(test: ast.expr) -> Names:
+    """Return the names that a condition reads before it binds them: `(x := f()) > 0 and x < 9` does not need `x`."""
+    if not isinstance(test, ast.BoolOp):
+        return read_names(test)
+    needed, bound = set[str](), set[str]()
+    for each in test.values:
+        needed |= _needed_names(each) - bound
+        bound |= bound_names(each.values[0] if isinstance(each, ast.BoolOp) else each)
+    return needed
+
+
 def _has_a_turn(iterable: ast.expr) -> bool:
     """Return whether a loop over an expression has a turn, as that over `range(3)` or `(x, y)` has."""
-    if isinstance(iterable, ast.Tuple | ast.List):
-        return any(not isinstance(each, ast.Starred) for each in iterable.elts)
+    if type(iterable) in (ast.Tuple, ast.List):  # others are of kinds of this package
+        return any(not isinstance(each, ast.Starred) for each in iterable.elts)  # type: ignore[attr-defined]
     if not isinstance(iterable, ast.Call) or not isinstance(iterable.func, ast.Name) or iterable.func.id != "range":
         return False
     bounds = [each.value for each in iterable.args if isinstance(each, ast.Constant) and type(each.value) is int]

@@ -67,7 +67,7 @@ _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetCom
 _STORES = ("append", "extend", "insert", "setdefault", "update")
 """Methods of lists and dicts that store arguments, or the items of these."""
 _SEQUENCES = ("range", "zip", "enumerate", "reversed")
-_REDUCTIONS = ("sum", "any", "all", "min", "max", "len")
+_REDUCTIONS = ("sum", "any", "all", "min", "max", "len", "next")
 
 
 def rewrite(node: FunctionNode) -> FunctionNode:
@@ -885,8 +885,7 @@ class _Rewriter(ast.NodeTransformer):
             if hasattr(node, name):
                 setattr(node, name, self.visit(getattr(node, name)))
         for generator in node.generators:
-            generator.ifs = [self._call("known", [each, constant("the filter of a comprehension", each)], each)
-                             for each in generator.ifs]
+            generator.ifs = [self._call("known_filter", [each], each) for each in generator.ifs]
         return node
 
     visit_ListComp = visit_SetComp = _comprehension  # noqa: N815  (names that ast asks for)

@@ -727,7 +727,8 @@ def dead_names_of_attributes(x, n):
     return tableau.rows
 
 
-CASES = [dead_views, dead_names_of_attributes, rows_of_a_matrix, known_rows, slices, rows_in_containers, attributes, recursion, cube, with_results,
+CASES = [dead_views, dead_names_of_attributes,
+         rows_of_a_matrix, known_rows, slices, rows_in_containers, attributes, recursion, cube, with_results,
          arguments_by_keyword, indices_are_computed_once, nested_function, integers, early_returns, sorted_rows,
          orthogonalized, rows_beside_rows, eliminated, two_rows, two_rows_of_a_known_array, pivoted, rows_of_attributes,
          loops_over_rows, rows_of_slices, last_rows, rows_of_parameters_and_attributes, loops_over_others,
