@@ -19,6 +19,7 @@ from fxgrad.engine.control_flow.names import (
     RESULT,
     RETURNED,
     bound_names,
+    dotted,
     has_walrus,
     nested_functions,
     read_names,
@@ -310,7 +311,9 @@ class _Renaming(ast.NodeTransformer):
 
 
 def is_endless(statement: ast.stmt) -> bool:
-    """Return whether a loop is `while True`, which ends by jumps alone."""
+    """Return whether a loop is `while True`, or one over `itertools.count()`, which ends by jumps alone."""
+    if isinstance(statement, ast.For):
+        return isinstance(statement.iter, ast.Call) and dotted(statement.iter.func) == ["itertools", "count"]
     return isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and bool(statement.test.value)
 
 

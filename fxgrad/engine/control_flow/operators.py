@@ -92,7 +92,7 @@ from fxgrad.engine.control_flow.numbers import (
     make_full,
     numpy_number,
 )
-from fxgrad.engine.control_flow.sequences import SEQUENCES, Sequences, as_sequence, index, numbered
+from fxgrad.engine.control_flow.sequences import ENDLESS, SEQUENCES, Sequences, as_sequence, index, numbered
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, item, places_of_true
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.structures import OptionalValue, containers_in, is_record
@@ -218,11 +218,18 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
                 _stage_for(counted, body, stopped, names, guaranteed=True)
                 return
         if is_unknown(stop):
+            _require_end(iterable, "a traced condition ends this loop without an end, and not in its first turn")
             for each in rest:
                 _guarded_turn(each, body, stopped, names)
             return
         if stop:
             return
+
+
+def _require_end(items: Any, what: str) -> None:
+    """Raise if a loop over items, which would be unrolled, has no end."""
+    if isinstance(items, Sequences) and type(items.length) is int and items.length == ENDLESS:
+        raise refuse(f"{what}. Write `while True`, and count the turns: k += 1")
 
 
 def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, names: Callable[[], Names]) -> None:
@@ -667,6 +674,7 @@ def _extreme_of_turns(function: Any, items: Any, element: Callable[[Any], Any], 
     if not isinstance(items, Sequences) or not is_unknown(items.length):
         for each in items:
             if best is None and is_unknown(keep(each)):
+                _require_end(items, f"the filter of a comprehension without an end is traced, in {function.__name__}()")
                 best = _zeros_of(lambda each=each: ranked(each))
             turn(each)
             if function is next and is_seen is True:

@@ -66,7 +66,7 @@ from fxgrad.engine.user_source import copy_tree, walk_tree
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _STORES = ("append", "extend", "insert", "setdefault", "update")
 """Methods of lists and dicts that store arguments, or the items of these."""
-_SEQUENCES = ("range", "zip", "enumerate", "reversed")
+_SEQUENCES = ("range", "zip", "enumerate", "reversed", "count", "itertools.count")
 _REDUCTIONS = ("sum", "any", "all", "min", "max", "len", "next")
 
 
@@ -386,9 +386,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def _sequence(self, node: ast.expr) -> ast.expr:
         """Return what a loop goes over: calls of `range` and its kin may have traced arguments here."""
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SEQUENCES:
+        if isinstance(node, ast.Call) and ".".join(dotted(node.func)) in _SEQUENCES:
             of_loop = self._call("sequence", [node.func], node.func)
-            nested = node.func.id != "range"
+            nested = dotted(node.func) != ["range"]
             args = [self._sequence(each) if nested else self.visit(each) for each in node.args]
             keywords = [placed(ast.keyword(each.arg, self.visit(each.value)), each.value) for each in node.keywords]
             return placed(ast.Call(of_loop, args, keywords), node)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 
@@ -662,6 +663,22 @@ def first_items(x, n):
     rest = iter([1.0, 2.0, 3.0, 4.0])
     known = next(v for v in rest if v > 1.5) + next(rest)
     return place, value, by_number, -1 if pivot is None else pivot, known
+
+
+def loops_without_an_end(x, n):  # noqa: RET503  (the last loop has no end)
+    for turns in itertools.count():
+        if x > 5 or turns > n:
+            break
+        x = x * 1.5 + 0.1
+    total = 0.0
+    for k, v in zip(itertools.count(1), np.array([0.5, 0.2, 3.0, -1.0])):
+        if v > x:
+            break
+        total += k * v
+    for k in itertools.count(2, 3):
+        total = total * 0.5 + x
+        if abs(total) < 0.5 + k:
+            return total, k, turns
 
 
 def names_bound_after_and(x, n):
