@@ -658,6 +658,15 @@ def known(value: Any, what: str) -> Any:
     return value
 
 
+def known_filter(value: Any) -> Any:
+    """Return whether a comprehension keeps an item, which Python must know."""
+    if is_unknown(value):
+        raise refuse("the filter of a comprehension is traced, and so would be the length of its list. Select from an "
+                     "array, x[x > 0]; or write a loop into an array of the greatest length: if v > 0: out[n] = v, and "
+                     "n += 1, and read out[:n]")
+    return value
+
+
 _CHANGES: dict[type, set[str]] = {list: {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"},
             dict: {"update", "setdefault", "pop", "popitem", "clear"},
             set: {"add", "update", "discard", "remove", "pop", "clear"}}

@@ -328,8 +328,8 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Conta
         if name.startswith(ITEMS) and lengths_differ(one, two):
             raise refuse(f"{containers.shown(name)} is {count_items(one)} if {_case(what, True)}, and "
                          f"{count_items(two)} otherwise. Both sides must leave as many items: choose a value first "
-                         "and change the list after the block, or write into an array with x[i] = v, and "
-                         "count")
+                         "and change the list after the block; or begin with an array of the greatest length, write "
+                         "x[n] = v and n += 1 in the place of .append(v), and read x[:n]")
         avals = [*zip(one.avals, two.avals, strict=False)]
         if one.structure == two.structure:
             avals = [each if None not in each or is_equal(first, second) else (

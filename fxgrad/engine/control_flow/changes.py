@@ -184,7 +184,8 @@ def changes_until_rebound(names: set[str], body: Sequence[ast.stmt], nested: Ite
 def second_names(body: Nodes) -> set[str]:
     """Return the names that can be unset where they are dead, and whose objects may have another name.
 
-    Of `best = current` both, of `row = table[i]` and `for row in table` the first, which may be a view.
+    Of `best = current` both, of `row = table[i]` and `for row in table` the first, which may be a view, and of
+    `grid = Grid(cells)` and `state = {"cells": cells}` both.
     """
     found: set[str] = set()
     kept: set[str] = set()
@@ -199,8 +200,14 @@ def second_names(body: Nodes) -> set[str]:
                 value = values.pop()
                 if isinstance(value, ast.Name):
                     found.add(value.id)
-                values += value.elts if isinstance(value, ast.Tuple) else (
-                    [value.body, value.orelse] if isinstance(value, ast.IfExp) else [])
+                if isinstance(value, ast.Tuple | ast.List):
+                    values += value.elts
+                elif isinstance(value, ast.Dict):
+                    values += value.values
+                elif isinstance(value, ast.IfExp):
+                    values += [value.body, value.orelse]
+                elif isinstance(value, ast.Call):
+                    values += [*value.args, *(each.value for each in value.keywords)]
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Del):
             kept.add(node.id)
         elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
@@ -208,7 +215,7 @@ def second_names(body: Nodes) -> set[str]:
     return {name for name in found - kept if not is_generated(name)}
 
 
-def may_change(statement: ast.stmt) -> bool:
+def may_change(statement: ast.AST) -> bool:
     """Return whether a statement assigns items or attributes, or calls a method."""
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Attribute)

@@ -12,12 +12,14 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterable, Sequence
+from typing import TypeGuard
 
 from fxgrad.engine.control_flow.names import (
     RAISED,
     RESULT,
     RETURNED,
     bound_names,
+    dotted,
     has_walrus,
     nested_functions,
     read_names,
@@ -158,6 +160,7 @@ class JumpLowering:
 
         `stops` of a branch is the flag of the loop that exactly one side ends, whatever else happens on that side.
         """
+        statement = _by_operands(statement)
         body, other = [*statement.body], [*statement.orelse]
         falls, other_falls = falls_through(body), falls_through(other)
         if not (falls and other_falls):
@@ -229,7 +232,7 @@ class JumpLowering:
             test = statement.test
             branch = ast.If(test, body, [assign(ended, constant(True, test), test)])
             flags.append(ended)
-            loop = ast.While(constant(True, test), [placed(branch, statement)], [])
+            loop = ast.While(constant(True, test), [_by_operands(placed(branch, statement))], [])
         else:
             loop = ast.While(statement.test, body, [])
         out += [assign(flag, constant(False, statement), statement) for flag in flags if flag != RETURNED]
@@ -277,6 +280,25 @@ class JumpLowering:
         return f"~subject {self._count}"
 
 
+def _by_operands(statement: ast.If) -> ast.If:
+    """Return a branch on `a and (x := b)`, or with `or`, as one on `a` around one on the rest: that alone sets `x`."""
+    test = statement.test
+    if not _may_skip_walrus(test):
+        return statement
+    first, *others = test.values
+    rest = placed(ast.BoolOp(test.op, others), test) if len(others) > 1 else others[0]
+    body, other = statement.body, statement.orelse
+    if isinstance(test.op, ast.And):
+        body = [_by_operands(placed(ast.If(rest, body, copy.deepcopy(other)), statement))]
+    else:
+        other = [_by_operands(placed(ast.If(rest, copy.deepcopy(body), other), statement))]
+    return _by_operands(placed(ast.If(first, body, other), statement))
+
+
+def _may_skip_walrus(test: ast.expr) -> TypeGuard[ast.BoolOp]:
+    return isinstance(test, ast.BoolOp) and (any(map(has_walrus, test.values[1:])) or _may_skip_walrus(test.values[0]))
+
+
 class _Renaming(ast.NodeTransformer):
     """Renames variables that are bound, and never read."""
 
@@ -289,7 +311,9 @@ class _Renaming(ast.NodeTransformer):
 
 
 def is_endless(statement: ast.stmt) -> bool:
-    """Return whether a loop is `while True`, which ends by jumps alone."""
+    """Return whether a loop is `while True`, or one over `itertools.count()`, which ends by jumps alone."""
+    if isinstance(statement, ast.For):
+        return isinstance(statement.iter, ast.Call) and dotted(statement.iter.func) == ["itertools", "count"]
     return isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and bool(statement.test.value)
 
 

@@ -15,8 +15,9 @@ def annotate(body: Sequence[ast.stmt], after: Names, outer: Names) -> None:
 
     So are those in `outer`, the variables of functions around, and after each `return` too.
 
-    `live` of a branch are those after it, of a loop those after a turn, of other statements those before it; `turn` of
-    a loop are those that a turn reads before it binds them. What a function defined outside of the block reads is live.
+    `live` of a branch are those after it, of a loop those after a turn; `turn` of a loop are those that a turn reads
+    before it binds them; `live_before` of every statement are those before it. What a function defined outside of the
+    block reads is live.
     """
     readers = [(node, free_names(node)) for node in nested_functions(body)]
     _Liveness(readers, outer).block(body, after | outer)
@@ -32,6 +33,7 @@ class _Liveness:
         """Return the names live before a block."""
         for statement in reversed(statements):
             after = self._statement(statement, after) | self._read_after_exceptions
+            statement.live_before = after  # type: ignore[attr-defined]
         return after
 
     def _read_by_turn(self, node: ast.While | ast.For) -> Names:
@@ -56,9 +58,9 @@ class _Liveness:
             flags = {name for name in after if is_generated(name)} | self._outer  # all that is read after a `return`
             inside = self.block(node.body, flags if returned is True else after)
             inside |= self.block(node.orelse, flags if returned is False else after)
-            return read_names(node.test) | (inside - bound_names(node.test))
+            return _needed_names(node.test) | (inside - bound_names(node.test))
         if isinstance(node, ast.While):
-            tests = read_names(node.test) | {*node.flags}  # type: ignore[attr-defined]
+            tests = _needed_names(node.test) | {*node.flags}  # type: ignore[attr-defined]
             head = after | tests | self._read_by_turn(node)
             turn = tests | self.block(node.body, head)
             self._annotate_loop(node, head, turn)
@@ -95,8 +97,6 @@ class _Liveness:
             return after if node.value is None else after | read_names(node.value)
         before = (after - bound_names(node)) | read_names(node)
         before.update(getattr(node, "given_back", ()))  # the caller has the array of a parameter after the statement
-        before |= self._read_after_exceptions
-        node.live = before  # type: ignore[attr-defined]
         return before
 
     def _annotate_loop(self, node: ast.While | ast.For, live: Names, turn: Names) -> None:
@@ -104,10 +104,21 @@ class _Liveness:
         node.live, node.turn = live | outside, turn | outside  # type: ignore[union-attr]
 
 
+def _needed_names(test: ast.expr) -> Names:
+    """Return the names that a condition reads before it binds them: `(x := f()) > 0 and x < 9` does not need `x`."""
+    if not isinstance(test, ast.BoolOp):
+        return read_names(test)
+    needed, bound = set[str](), set[str]()
+    for each in test.values:
+        needed |= _needed_names(each) - bound
+        bound |= bound_names(each.values[0] if isinstance(each, ast.BoolOp) else each)
+    return needed
+
+
 def _has_a_turn(iterable: ast.expr) -> bool:
     """Return whether a loop over an expression has a turn, as that over `range(3)` or `(x, y)` has."""
-    if isinstance(iterable, ast.Tuple | ast.List):
-        return any(not isinstance(each, ast.Starred) for each in iterable.elts)
+    if type(iterable) in (ast.Tuple, ast.List):  # others are of kinds of this package
+        return any(not isinstance(each, ast.Starred) for each in iterable.elts)  # type: ignore[attr-defined]
     if not isinstance(iterable, ast.Call) or not isinstance(iterable.func, ast.Name) or iterable.func.id != "range":
         return False
     bounds = [each.value for each in iterable.args if isinstance(each, ast.Constant) and type(each.value) is int]

@@ -46,6 +46,7 @@ from fxgrad.engine.control_flow.blocks import (
     in_try,
     is_unknown,
     known,
+    known_filter,
     may_be,
     mutable,
     printed,
@@ -91,7 +92,7 @@ from fxgrad.engine.control_flow.numbers import (
     make_full,
     numpy_number,
 )
-from fxgrad.engine.control_flow.sequences import SEQUENCES, Sequences, as_sequence, index, numbered
+from fxgrad.engine.control_flow.sequences import ENDLESS, SEQUENCES, Sequences, as_sequence, index, numbered
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, item, places_of_true
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.structures import OptionalValue, containers_in, is_record
@@ -108,7 +109,8 @@ __all__ = [
     "argument", "as_number", "assertion", "attribute",
     "attributed", "augmented", "boolean", "called", "changing", "contains", "counted",
     "depth", "ended", "entered", "for_", "forget", "given_back", "if_", "if_expression", "in_try", "index", "is_none",
-    "is_same", "is_true", "item", "known", "mutable", "not_", "not_raising", "numbered", "passed", "place",
+    "is_same", "is_true", "item", "known", "known_filter", "mutable", "not_", "not_raising", "numbered", "passed",
+    "place",
     "raised_flag", "raising", "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots", "store_row",
     "stored",
     "text", "unset", "value_of", "value_set", "while_", "with_values", "without_traced_bools",
@@ -216,11 +218,18 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
                 _stage_for(counted, body, stopped, names, guaranteed=True)
                 return
         if is_unknown(stop):
+            _require_end(iterable, "a traced condition ends this loop without an end, and not in its first turn")
             for each in rest:
                 _guarded_turn(each, body, stopped, names)
             return
         if stop:
             return
+
+
+def _require_end(items: Any, what: str) -> None:
+    """Raise if a loop over items, which would be unrolled, has no end."""
+    if isinstance(items, Sequences) and type(items.length) is int and items.length == ENDLESS:
+        raise refuse(f"{what}. Write `while True`, and count the turns: k += 1")
 
 
 def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, names: Callable[[], Names]) -> None:
@@ -455,7 +464,9 @@ def _precedes(one: Any, other: Any) -> Any:
 
 
 def _is_better(function: Any, new: Any, old: Any) -> Any:
-    """Return whether `min` or `max` takes a new item in the place of an old one."""
+    """Return whether `min` or `max` takes a new item in the place of an old one; `next` does not."""
+    if function is next:
+        return False
     return _precedes(new, old) if function is min else _precedes(old, new)
 
 
@@ -586,7 +597,7 @@ def _all(items: Any) -> Any:
 
 def reduced(function: Any, listed: bool, width: int, items: Any, element: Callable[..., Any],
             keep: Callable[..., Any] | None, *start: Any, **options: Any) -> Any:
-    """Return what `sum`, `any`, `all`, `min`, `max` or `len` makes of a comprehension.
+    """Return what `sum`, `any`, `all`, `min`, `max`, `len` or `next` makes of a comprehension.
 
     Its length and filter may be traced. `element` and `keep`, the filter, take an item, or its `width` parts if that is
     not 0.
@@ -597,12 +608,13 @@ def reduced(function: Any, listed: bool, width: int, items: Any, element: Callab
     is_staged = isinstance(items, Sequences) and is_unknown(items.length)
     is_known = not is_staged and keep is None
     if is_known or not any(function is each for each in _REDUCTIONS):  # a name may be another function's
-        values = (element(*parts(each)) for each in items if keep is None or known(
-            keep(*parts(each)), "the filter of a comprehension"))
+        values = (element(*parts(each)) for each in items if keep is None or known_filter(keep(*parts(each))))
         return called(function)([*values] if listed else values, *start, **options)
     if function is len:
         return reduced(sum, listed, width, items, lambda *_: 1, keep)
-    if function is min or function is max:
+    if function is next and start:
+        options = {"default": start[0]}
+    if function is min or function is max or function is next:
         return _extreme_of_turns(function, items, lambda each: element(*parts(each)), (
             lambda each: True) if keep is None else lambda each: keep(*parts(each)), **options)
     if function is all:  # unless any is false
@@ -635,12 +647,12 @@ def reduced(function: Any, listed: bool, width: int, items: Any, element: Callab
     return total
 
 
-_REDUCTIONS = (sum, any, all, min, max, len)
+_REDUCTIONS = (sum, any, all, min, max, len, next)
 
 
 def _extreme_of_turns(function: Any, items: Any, element: Callable[[Any], Any], keep: Callable[[Any], Any],
                       key: Any = None, **default: Any) -> Any:
-    """Return the least or greatest element of the items to keep; their number or the filter may be traced."""
+    """Return the least, greatest or `next` element of the items to keep; their number or the filter may be traced."""
     of_key = called(key)
     is_seen: Any = False
     best: Any = None  # with a key, it and the element
@@ -662,8 +674,11 @@ def _extreme_of_turns(function: Any, items: Any, element: Callable[[Any], Any], 
     if not isinstance(items, Sequences) or not is_unknown(items.length):
         for each in items:
             if best is None and is_unknown(keep(each)):
+                _require_end(items, f"the filter of a comprehension without an end is traced, in {function.__name__}()")
                 best = _zeros_of(lambda each=each: ranked(each))
             turn(each)
+            if function is next and is_seen is True:
+                break
     else:
         refuse_in_try(function.__name__)
         best = _zeros_of(lambda number: ranked(items.item(number)), np.int64(0))
@@ -671,12 +686,12 @@ def _extreme_of_turns(function: Any, items: Any, element: Callable[[Any], Any], 
         loop("for", None, cast(FunctionType, turn), Names(names, [], names), Counter(items.length, items.item),
              guaranteed=False)
     if is_seen is False:
-        return function((), **default)
+        return next(iter(()), *default.values()) if function is next else function((), **default)
     found = best if key is None else best[1]
     if is_seen is True:
         return found
     if default:
-        return _chosen(is_seen, found, default["default"])
+        return if_expression(is_seen, lambda: found, lambda: default["default"], optional=True)
     check(is_seen, f"{function.__name__}() iterable argument is empty")
     return found
 

@@ -66,8 +66,8 @@ from fxgrad.engine.user_source import copy_tree, walk_tree
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _STORES = ("append", "extend", "insert", "setdefault", "update")
 """Methods of lists and dicts that store arguments, or the items of these."""
-_SEQUENCES = ("range", "zip", "enumerate", "reversed")
-_REDUCTIONS = ("sum", "any", "all", "min", "max", "len")
+_SEQUENCES = ("range", "zip", "enumerate", "reversed", "count", "itertools.count")
+_REDUCTIONS = ("sum", "any", "all", "min", "max", "len", "next")
 
 
 def rewrite(node: FunctionNode) -> FunctionNode:
@@ -196,8 +196,8 @@ class _Rewriter(ast.NodeTransformer):
     def _block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         out: list[ast.stmt] = []
         for statement in statements:
-            dead = self._second_names - getattr(statement, "live", self._second_names)
-            if dead and may_change(statement):
+            dead = self._second_names - getattr(statement, "live_before", self._second_names)
+            if dead and any(map(may_change, walk_scope([statement]))):
                 names = placed(ast.Tuple([load(each, statement) for each in sorted(dead)], ast.Load()),
                             statement)
                 out.append(placed(ast.Expr(self._call("forget", [thunk(names)], statement)), statement))
@@ -386,9 +386,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def _sequence(self, node: ast.expr) -> ast.expr:
         """Return what a loop goes over: calls of `range` and its kin may have traced arguments here."""
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _SEQUENCES:
+        if isinstance(node, ast.Call) and ".".join(dotted(node.func)) in _SEQUENCES:
             of_loop = self._call("sequence", [node.func], node.func)
-            nested = node.func.id != "range"
+            nested = dotted(node.func) != ["range"]
             args = [self._sequence(each) if nested else self.visit(each) for each in node.args]
             keywords = [placed(ast.keyword(each.arg, self.visit(each.value)), each.value) for each in node.keywords]
             return placed(ast.Call(of_loop, args, keywords), node)
@@ -885,8 +885,7 @@ class _Rewriter(ast.NodeTransformer):
             if hasattr(node, name):
                 setattr(node, name, self.visit(getattr(node, name)))
         for generator in node.generators:
-            generator.ifs = [self._call("known", [each, constant("the filter of a comprehension", each)], each)
-                             for each in generator.ifs]
+            generator.ifs = [self._call("known_filter", [each], each) for each in generator.ifs]
         return node
 
     visit_ListComp = visit_SetComp = _comprehension  # noqa: N815  (names that ast asks for)

@@ -152,7 +152,16 @@ def _reversed(iterable: Any) -> Any:
                      lambda: iter([*found.plain()][::-1]))
 
 
-SEQUENCES: dict[Any, Any] = {builtins.range: _range, zip: _zip, enumerate: _enumerate, reversed: _reversed}
+ENDLESS = 2 ** 63 - 1
+"""The length of `itertools.count()`: there are no more numbers of turns."""
+
+
+def _count(start: Any = 0, step: Any = 1) -> Any:
+    return Sequences(ENDLESS, _steps(start, step), lambda: itertools.count(start, step))
+
+
+SEQUENCES: dict[Any, Any] = {builtins.range: _range, zip: _zip, enumerate: _enumerate, reversed: _reversed,
+                             itertools.count: _count}
 
 
 class _Index:

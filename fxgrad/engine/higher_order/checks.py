@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,8 +23,8 @@ from fxgrad.engine.core.cache_keys import StructuralKey, cache_key, tree_key
 from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import NO_TANGENT, NOT_LINEAR, Cost, Primitive, register, total_bytes
-from fxgrad.engine.core.program import Equation, Program
-from fxgrad.engine.core.program_properties import program_property, used_axes
+from fxgrad.engine.core.program import Equation, Program, Variable
+from fxgrad.engine.core.program_properties import is_effectful, program_property, used_axes
 from fxgrad.engine.core.regions import rewrite_programs
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.executors import callbacks
@@ -46,6 +45,7 @@ from fxgrad.engine.higher_order.while_loop import bind_while, while_p
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.comparison import and_, not_, or_
 from fxgrad.engine.ops.reductions import reduce_and
+from fxgrad.engine.ops.select import select_n
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.trace import is_tracing
@@ -184,31 +184,74 @@ def is_check(equation: Equation) -> bool:
 # --- one flag for all checks ---------------------------------------------------------------------------------------
 
 
-def gather_checks(program: Program, is_final: bool = False) -> Program:
+def gather_checks(program: Program, is_final: bool = False, follows: bool = False) -> Program:
     """Return `program` with one more output, whether all its checks held, and without these.
+
+    A check that fails ends the loops after it: with values that it refuses they may have no end. A program that
+    `follows` checks has one more input, whether these held, and the output is about them too.
 
     Checks in operations that have no rule for it stay there. Those of functions with derivatives of their own, and of
     solvers, do so too, unless the program `is_final`: it is run, and not differentiated.
     """
     def build(*values: Any) -> tuple[list[Any], None]:
-        flags: list[Any] = []
+        *given, held = values if follows else (*values, None)
 
         def step(equation: Equation, inputs: list[Any]) -> Sequence[Any]:
+            nonlocal held
             if equation.primitive is check_p:
-                flags.append(_all(inputs[0]))
+                held = _both(held, _all(inputs[0]))
                 return []
-            rule = gather_rules.of(equation.primitive)
-            if rule is None or not any(map(has_checks, equation.programs)) or (
+            rule, before = gather_rules.of(equation.primitive), held
+            if before is None or aval_of(before).vma or not _has_loop(equation):
+                before = None
+            if rule is None or not (before is not None or any(map(has_checks, equation.programs))) or (
                     equation.primitive in _WITH_DERIVATIVES and not is_final):
                 return bind(equation.primitive, *inputs, **equation.params)
-            *outputs, flag = rule(inputs, equation.params, is_final)
-            flags.append(flag)
+            *outputs, flag = rule(inputs, equation.params, is_final, before)
+            held = flag if before is not None else _both(held, flag)
             return outputs
 
-        outputs = interpret(program, values, step)
-        return [*outputs, functools.reduce(and_, flags) if flags else Literal(True, HOLDS)], None
+        outputs = interpret(_with_loops_late(program), given, step)
+        return [*outputs, Literal(True, HOLDS) if held is None else held], None
 
-    return derive(program, ("gathered checks", is_final), build, program.in_avals).program
+    avals = [*program.in_avals, HOLDS] if follows else program.in_avals
+    return derive(program, ("gathered checks", is_final, follows), build, avals).program
+
+
+def _with_loops_late(program: Program) -> Program:
+    """Return `program` with its loops after the checks that do not need them; derivatives compute known loops first."""
+    order: list[Equation] = []
+    late: list[Equation] = []
+    given_late: set[Variable] = set()
+    for equation in program.equations:
+        is_late = not given_late.isdisjoint(each for each in equation.inputs if isinstance(each, Variable))
+        if is_effectful(equation.primitive, equation.params):
+            if is_late:
+                order += late
+                late, given_late = [], set()
+            order.append(equation)
+        elif is_late or _has_loop(equation):
+            late.append(equation)
+            given_late.update(equation.outputs)
+        else:
+            order.append(equation)
+    return program.replace(equations=[*order, *late])
+
+
+def _both(one: Any, other: Any) -> Any:
+    return other if one is None else and_(one, other)
+
+
+@program_property
+def _has_loops(program: Program) -> bool:
+    """Return whether a program has a loop, at any depth, whose number of turns is not known."""
+    return any(map(_has_loop, program.equations))
+
+
+def _has_loop(equation: Equation) -> bool:
+    is_loop = equation.primitive is while_p or (equation.primitive is for_p and not isinstance(
+        equation.inputs[0], Literal))
+    return is_loop or any(map(_has_loops, equation.programs))
 
 
 def _without_checks(program: Program) -> Program:
@@ -228,17 +271,26 @@ def _all(condition: Any) -> Any:
     return reduce_and(condition, tuple(range(aval_of(condition).ndim))) if aval_of(condition).ndim else condition
 
 
-GatherRule = Callable[[list[Any], dict[str, Any], bool], "list[Any]"]
-"""(operands, parameters, `is_final`) -> the outputs, and whether the checks inside held."""
+GatherRule = Callable[[list[Any], dict[str, Any], bool, Any], "list[Any]"]
+"""(operands, parameters, `is_final`, `before`) -> the outputs, and whether the checks inside held.
+
+`before` tells whether those before the operation held, which the last output is about too; None without any.
+"""
 
 gather_rules: Analysis[GatherRule | None] = Analysis(
     "gather rules", "How an operation that holds programs returns whether the checks in these held.",
     missing="conservative", default=None)
 
 
+def _following(before: Any) -> list[Any]:
+    """Return the operand that a program gets if checks are before it."""
+    return [] if before is None else [before]
+
+
 def _gather_call(primitive: Primitive) -> None:
-    def rule(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
-        return bind(primitive, *inputs, **{**params, "program": gather_checks(params["program"], is_final)})
+    def rule(inputs: list[Any], params: dict[str, Any], is_final: bool, before: Any) -> list[Any]:
+        program = gather_checks(params["program"], is_final, before is not None)
+        return bind(primitive, *inputs, *_following(before), **{**params, "program": program})
     gather_rules.enter(rule, primitive)
 
 
@@ -248,57 +300,74 @@ _WITH_DERIVATIVES = frozenset({custom_jvp_p, custom_vjp_p, linear_solve_p, root_
 
 
 @gather_rules.register(linear_solve_p)
-def _gather_solve(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
-    return apply_equations(gather_checks(params["programs"][1], is_final), solve_operands(inputs, **params))
+def _gather_solve(inputs: list[Any], params: dict[str, Any], is_final: bool, before: Any) -> list[Any]:
+    program = gather_checks(params["programs"][1], is_final, before is not None)
+    return apply_equations(program, [*solve_operands(inputs, **params), *_following(before)])
 
 
 @gather_rules.register(root_p)
-def _gather_root(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
-    return apply_equations(gather_checks(params["programs"][0], is_final), root_operands(inputs, **params))
+def _gather_root(inputs: list[Any], params: dict[str, Any], is_final: bool, before: Any) -> list[Any]:
+    program = gather_checks(params["programs"][0], is_final, before is not None)
+    return apply_equations(program, [*root_operands(inputs, **params), *_following(before)])
 
 
 @gather_rules.register(custom_jvp_p, custom_vjp_p)
-def _gather_custom(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
-    return bind(named_call_p, *inputs, program=gather_checks(params["program"], is_final), name=params["rule"].name)
+def _gather_custom(inputs: list[Any], params: dict[str, Any], is_final: bool, before: Any) -> list[Any]:
+    program = gather_checks(params["program"], is_final, before is not None)
+    return bind(named_call_p, *inputs, *_following(before), program=program, name=params["rule"].name)
 
 
 @gather_rules.register(cond_p)
-def _gather_cond(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
-    return bind_branches(inputs[0], [gather_checks(branch, is_final) for branch in params["branches"]], inputs[1:])
+def _gather_cond(inputs: list[Any], params: dict[str, Any], is_final: bool, before: Any) -> list[Any]:
+    branches = [gather_checks(branch, is_final, before is not None) for branch in params["branches"]]
+    return bind_branches(inputs[0], branches, [*inputs[1:], *_following(before)])
+
+
+def _turn(program: Program, is_final: bool, values: Sequence[Any], held: Any) -> list[Any]:
+    """Return the outputs of a turn, and whether the checks in it and before it held: a loop of known length goes on."""
+    if _has_loops(program):
+        return apply_equations(gather_checks(program, is_final, True), [*values, held])
+    *outputs, flag = apply_equations(gather_checks(program, is_final), values)
+    return [*outputs, and_(held, flag)]
+
+
+def _begin(before: Any) -> Any:
+    return Literal(True, HOLDS) if before is None else before
 
 
 @gather_rules.register(scan_p)
-def _gather_scan(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
+def _gather_scan(inputs: list[Any], params: dict[str, Any], is_final: bool, before: Any) -> list[Any]:
     program, count = params["program"], params["num_carry"]
     loop = Loop(**{name: value for name, value in params.items() if name != "program"})
     at = loop.num_consts + count
 
     def build(*values: Any) -> tuple[list[Any], None]:
-        *outputs, flag = apply_equations(gather_checks(program, is_final), [*values[:at], *values[at + 1:]])
-        return [*outputs[:count], and_(values[at], flag), *outputs[count:]], None
+        *outputs, flag = _turn(program, is_final, [*values[:at], *values[at + 1:]], values[at])
+        return [*outputs[:count], flag, *outputs[count:]], None
 
     avals = program.in_avals
     body = derive(program, ("flag carried", at, is_final), build, [*avals[:at], HOLDS, *avals[at:]]).program
     consts, carry, xs = loop.takes(program).split(inputs)
-    outputs = loop.again(body, consts, [*carry, Literal(True, HOLDS)], xs)
+    outputs = loop.again(body, consts, [*carry, _begin(before)], xs)
     return [*outputs[:count], *outputs[count + 1:], outputs[count]]
 
 
 @gather_rules.register(for_p)
-def _gather_for(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
+def _gather_for(inputs: list[Any], params: dict[str, Any], is_final: bool, before: Any) -> list[Any]:
     program, num_consts = params["program"], params["num_consts"]
     count, *values = inputs
+    if before is not None and not isinstance(count, Literal):
+        count = select_n(before, Literal(0, aval_of(count)), count)
 
     def build(*values: Any) -> tuple[list[Any], None]:
-        *outputs, flag = apply_equations(gather_checks(program, is_final), values[:-1])
-        return [*outputs, and_(values[-1], flag)], None
+        return _turn(program, is_final, values[:-1], values[-1]), None
 
     body = derive(program, ("flag carried", is_final), build, [*program.in_avals, HOLDS]).program
-    return bind_for(count, body, values[:num_consts], [*values[num_consts:], Literal(True, HOLDS)])
+    return bind_for(count, body, values[:num_consts], [*values[num_consts:], _begin(before)])
 
 
 @gather_rules.register(while_p)
-def _gather_while(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
+def _gather_while(inputs: list[Any], params: dict[str, Any], is_final: bool, before: Any) -> list[Any]:
     condition, body = gather_checks(params["condition"], is_final), gather_checks(params["body"], is_final)
     num_asked = params["num_condition_consts"]
     num_fixed = num_asked + params["num_body_consts"]
@@ -318,13 +387,13 @@ def _gather_while(inputs: list[Any], params: dict[str, Any], is_final: bool) -> 
     going = derive(params["condition"], ("flag asked", is_final), test,
                    [*params["condition"].in_avals, HOLDS]).program
     taken = derive(params["body"], ("flag carried", num_asked, params["condition"], is_final), step, avals).program
-    *outputs, flag = bind_while(going, asked, taken, [*asked, *given], [*carry, Literal(True, HOLDS)])
+    *outputs, flag = bind_while(going, asked, taken, [*asked, *given], [*carry, _begin(before)])
     last = apply_equations(condition, [*asked, *outputs])[1]  # the test that ended the loop
     return [*outputs, and_(flag, last)]
 
 
 @gather_rules.register(sweep_p)
-def _gather_sweep(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
+def _gather_sweep(inputs: list[Any], params: dict[str, Any], is_final: bool, before: Any) -> list[Any]:
     step, back, num_step_consts, num_back_consts = (
         params[name] for name in ("step", "back", "num_step_consts", "num_back_consts"))
     count, *values = inputs
@@ -332,16 +401,14 @@ def _gather_sweep(inputs: list[Any], params: dict[str, Any], is_final: bool) -> 
         num_step_consts, num_back_consts, len(step.outputs), len(back.outputs)))
 
     def ahead(*values: Any) -> tuple[list[Any], None]:  # constants, state, flag
-        *outputs, flag = apply_equations(gather_checks(step, is_final), values[:-1])
-        return [*outputs, and_(values[-1], flag)], None
+        return _turn(step, is_final, values[:-1], values[-1]), None
 
     def backwards(*values: Any) -> tuple[list[Any], None]:  # constants, state, its flag, carry, flag
         at = num_back_consts + len(state)
-        *outputs, flag = apply_equations(gather_checks(back, is_final), [*values[:at], *values[at + 1:-1]])
-        return [*outputs, and_(values[-1], and_(values[at], flag))], None
+        return _turn(back, is_final, [*values[:at], *values[at + 1:-1]], and_(values[-1], values[at])), None
 
     at, avals = num_back_consts + len(state), back.in_avals
-    held = Literal(True, HOLDS)
+    held = _begin(before)
     stepping = derive(step, ("flag carried", is_final), ahead, [*step.in_avals, HOLDS]).program
     going_back = derive(back, ("flag carried", at, is_final), backwards,
                         [*avals[:at], HOLDS, *avals[at:], HOLDS]).program
@@ -387,11 +454,11 @@ def _batch_by_flag(primitive: Primitive, size: int, values: Sequence[Any], axes:
         return bind(primitive, *given, **params), None
 
     def with_flag(*given: Any) -> tuple[list[Any], None]:
-        return rule([*given], params, False), None
+        return rule([*given], params, False, None), None
 
     def with_flag_apart(*given: Any) -> tuple[list[Any], None]:
         outputs = apply_equations(_without_checks(whole), given)
-        return [*outputs, rule([*map(stop_gradient, given)], params, True)[-1]], None
+        return [*outputs, rule([*map(stop_gradient, given)], params, True, None)[-1]], None
 
     def derived_by(build: Callable[..., tuple[list[Any], None]]) -> Program:
         avals = [aval_of(value).without_axis(axis) for value, axis in zip(values, axes, strict=True)]

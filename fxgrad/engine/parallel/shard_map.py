@@ -57,6 +57,7 @@ from fxgrad.engine.higher_order.wiring import (
     needs_tangent_tape,
     select_outputs,
 )
+from fxgrad.engine.ops.comparison import and_
 from fxgrad.engine.ops.reductions import reduce_and
 from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.ops.varying import psum_invariant_p, pvary, pvary_p, take_equal, take_equal_p
@@ -291,7 +292,7 @@ region_roles.enter(("mapped",), shard_map_p)
 
 
 @gather_rules.register(shard_map_p)
-def _gather_checks(inputs: list[Any], params: dict[str, Any], is_final: bool) -> list[Any]:
+def _gather_checks(inputs: list[Any], params: dict[str, Any], is_final: bool, before: Any) -> list[Any]:
     """Return one flag for all devices, each of which returns its own as an array of one element."""
     layout, program = _layout(params), params["program"]
     spec = (layout.axis_names,)
@@ -302,7 +303,8 @@ def _gather_checks(inputs: list[Any], params: dict[str, Any], is_final: bool) ->
     with layout.entered():
         made = derive(program, ("flags of devices", layout.axis_names, is_final), build, program.in_avals).program
     *outputs, flags = bind_shard_map(made, [], inputs, layout._replace(out_specs=(*layout.out_specs, spec)))
-    return [*outputs, reduce_and(flags, (0,))]
+    held = reduce_and(flags, (0,))
+    return [*outputs, held if before is None else and_(before, held)]
 
 
 @rewrites.register(shard_map_p)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 
@@ -651,6 +652,56 @@ def extremes_of_traced_length(x, n):
     sums = max(sum(table[i, j] for j in range(i)) for i in range(1, n))
     number = len([v for v in values if v > 0.0]) + len([k for k in range(count) if values[k] > 0.2])
     return largest, farthest, place, pair, sums, number, max((v for v in values if v > 99.0), default=x)
+
+
+def first_items(x, n):
+    values = np.array([0.1, 0.4, -0.3, 0.9, -2.0, 3.0]) * x
+    place = next((k for k, v in enumerate(values) if v > 0.3), -1)
+    value = next(v * v for v in values if v > 0.05 if v < 8)
+    by_number = next((k for k in range(int(abs(x) * n)) if values[k] > 0.2), n)
+    pivot = next((k for k in range(6) if abs(values[k]) > 2.5), None)
+    rest = iter([1.0, 2.0, 3.0, 4.0])
+    known = next(v for v in rest if v > 1.5) + next(rest)
+    return place, value, by_number, -1 if pivot is None else pivot, known
+
+
+def loops_without_an_end(x, n):  # noqa: RET503  (the last loop has no end)
+    for turns in itertools.count():
+        if x > 5 or turns > n:
+            break
+        x = x * 1.5 + 0.1
+    total = 0.0
+    for k, v in zip(itertools.count(1), np.array([0.5, 0.2, 3.0, -1.0])):
+        if v > x:
+            break
+        total += k * v
+    for k in itertools.count(2, 3):
+        total = total * 0.5 + x
+        if abs(total) < 0.5 + k:
+            return total, k, turns
+
+
+def names_bound_after_and(x, n):
+    """What `:=` binds in a condition after `and` or `or`, as in convergence loops that count their turns."""
+    turns, error, total = 0, 1.0, 0.0
+    while error > 1e-3 and (turns := turns + 1) < n + 6:
+        error = error * 0.3 * abs(x)
+    for k in range(n):
+        if x * k > 0.5 and (square := x * k * x) < 6 and (cube := square * k) < 20:
+            total += square + cube
+        elif k > 2 or (shifted := x - k) > 0 or total > 1:
+            total -= 0.5 * k
+        else:
+            total += shifted
+        if total > 4 or (half := total / 2) < -1:
+            break
+        total += 0.1 * half
+    while (x > 0 and (doubled := total * 2) < 3 and doubled > -9) or turns < 2:
+        total = total + 0.75
+        turns += 1
+        if x > 1.3 and (double := total * 2) > 2:
+            total += 0.01 * double
+    return turns, error * x, total * x
 
 
 def numpys_functions_of_lists_of_numbers(x, n):

@@ -685,7 +685,50 @@ def fails(a, x):
     raise ValueError
 
 
-CASES = [rows_of_a_matrix, known_rows, slices, rows_in_containers, attributes, recursion, cube, with_results,
+def dead_views(x, n):
+    """Views that names have, and that nobody reads after the condition: Householder's reflections."""
+    m = np.arange(12.0).reshape(4, 3) * x + np.ones((4, 3))
+    m[0, 1] = x
+    for k in range(3):
+        column = m[k:, k]
+        v = column.copy()
+        v[0] = v[0] + np.copysign(np.linalg.norm(column), column[0])
+        size = np.sum(v * v)
+        if size < 1e-14:
+            continue
+        m[k:, :] -= 2.0 / size * np.outer(v, v @ m[k:, :])
+    last = m[n - 1]
+    total = np.sum(last)
+    while total > 1.0:
+        m[0] *= 0.5
+        total = np.sum(m[0])
+    return m + 10.0
+
+
+class Tableau:
+    def __init__(self, rows):
+        self.rows = rows
+
+
+def dead_names_of_attributes(x, n):
+    """An object has the array of a name that nobody reads after it."""
+    rows = np.arange(6.0).reshape(3, 2) - 2.0 * x
+    tableau = Tableau(rows)
+    while np.min(tableau.rows[0]) < n:
+        place = np.argmin(tableau.rows[0])
+        tableau.rows[:, place] += 1.0
+        for k in range(3):
+            if tableau.rows[k, 0] < 0:
+                tableau.rows[k] += tableau.rows[0] ** 2
+    last = tableau.rows[-1]
+    total = np.sum(last)
+    if total > 2.0:
+        tableau.rows[n % 3] -= 0.5 * total
+    return tableau.rows
+
+
+CASES = [dead_views, dead_names_of_attributes,
+         rows_of_a_matrix, known_rows, slices, rows_in_containers, attributes, recursion, cube, with_results,
          arguments_by_keyword, indices_are_computed_once, nested_function, integers, early_returns, sorted_rows,
          orthogonalized, rows_beside_rows, eliminated, two_rows, two_rows_of_a_known_array, pivoted, rows_of_attributes,
          loops_over_rows, rows_of_slices, last_rows, rows_of_parameters_and_attributes, loops_over_others,

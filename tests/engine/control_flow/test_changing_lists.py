@@ -254,12 +254,14 @@ def test_lengths_that_depend_on_traced_values_are_refused_with_the_line_that_cha
     assert refusal(one_side, 1.5) == (
         f"`out`, which changes at {line_of(one_side, 4)}, is 1 item long if the condition of this `if` is true, and 0 "
         "items long otherwise. Both sides must leave as many items: choose a value first and change the list after the "
-        "block, or write into an array with x[i] = v, and count\n"
+        "block; or begin with an array of the greatest length, write x[n] = v and n += 1 in the place of .append(v), "
+        "and read x[:n]\n"
         f"  at {line_of(one_side, 3)}")
     assert refusal(early, 20.0) == (
         f"`out`, which changes at {line_of(early, 6)}, is 0 items long if the condition of this `if` is true, and 1 "
         "item long otherwise. Both sides must leave as many items: choose a value first and change the list after the "
-        "block, or write into an array with x[i] = v, and count\n"
+        "block; or begin with an array of the greatest length, write x[n] = v and n += 1 in the place of .append(v), "
+        "and read x[:n]\n"
         f"  at {line_of(early, 4)}")
     assert refusal(each_turn, 5.0) == (
         f"`out`, which changes at {line_of(each_turn, 4)}, is 1 item long before a turn of this `while` and 2 items "

@@ -256,6 +256,104 @@ def test_a_failed_check_ends_the_while_around_it(function, good, bad, error):
         assert str(raised.value).partition("\n")[0] == kind + error.partition(": ")[2], name
 
 
+def shifted_to_nothing(n):
+    turns = 0
+    while n:  # of a negative number there is always something left
+        n >>= 1
+        turns += 1
+    return turns
+
+
+def shifts(x, n):
+    if n < 0:
+        raise ValueError("negative")
+    while n:
+        n >>= 1
+        x = x * x
+    return x
+
+
+def shifts_in_a_side(x, n):
+    if x > 0:
+        if n < 0:
+            raise ValueError("negative")
+        x = x * shifted_to_nothing(n)
+    return x
+
+
+def shifts_after_a_side(x, n):
+    if x > 0:
+        if n < 0:
+            raise ValueError("negative")
+        x = 2 * x
+    return x * shifted_to_nothing(n)
+
+
+def not_negative(n):
+    if n < 0:
+        raise ValueError("negative")
+    return n
+
+
+def shifts_after_a_helper(x, n):
+    return x * shifted_to_nothing(not_negative(n))
+
+
+def shifts_in_turns(x, n):
+    for k in range(6):
+        if x * k < 5:
+            if n - k < 0:
+                raise ValueError("negative")
+        else:
+            break
+        x = x + shifted_to_nothing(n - k)
+    return x
+
+
+def shifts_in_a_scan(x, n):
+    def turn(carry, k):
+        if carry - k < 0:
+            raise ValueError("negative")
+        return carry - 1, shifted_to_nothing(carry - k)
+
+    return x * np.sum(lax.scan(turn, n, np.arange(3))[1])
+
+
+def shifts_in_counted_turns(x, n):
+    for k in range(3 * abs(n) + 1 if x > 0 else 4):
+        if n < 0:
+            raise ValueError("negative")
+        x = x + shifted_to_nothing(n) * k
+    return x
+
+
+def counts(x, n):
+    if n < 0:
+        raise ValueError("negative")
+    for _ in range(n * n * n * n):
+        x = x + 0.5
+    return x
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "bad"), [
+    (shifts, -7), (shifts_in_a_side, -7), (shifts_after_a_side, -7), (shifts_after_a_helper, -7),
+    (shifts_in_turns, 1), (shifts_in_a_scan, 1), (shifts_in_counted_turns, -7), (counts, -50000)])
+def test_a_failed_check_ends_the_loops_after_it(function, bad):
+    converted = python_control_flow(function)
+    plain = function if function is not shifts_in_a_scan else lambda x, _: 6.0 * x
+    slope = (plain(1.1 + 1e-6, 5) - plain(1.1 - 1e-6, 5)) / 2e-6
+    both = np.array([1.1, 1.1]), np.array([5, bad])
+    np.testing.assert_allclose(jit(converted)(1.1, 5), plain(1.1, 5), rtol=1e-12)
+    np.testing.assert_allclose(jit(grad(converted))(1.1, 5), slope, rtol=1e-6)
+    np.testing.assert_allclose(jit(vmap(converted))(both[0], np.array([5, 5])), [plain(1.1, 5)] * 2, rtol=1e-12)
+    for call in (lambda: converted(1.1, bad), lambda: jit(converted)(1.1, bad), lambda: grad(jit(converted))(1.1, bad),
+                 lambda: jit(grad(converted))(1.1, bad), lambda: jit(jacfwd(converted))(1.1, bad),
+                 lambda: vmap(converted)(*both), lambda: jit(vmap(converted))(*both)):
+        with pytest.raises(ValueError, match=r"^(ValueError: )?negative"):
+            call()
+
+
 @pytest.mark.parametrize("function", [
     checks_in_a_side_that_changes_nothing, checks_in_a_loop_that_changes_nothing, ends_by_a_check_in_a_side])
 @pytest.mark.parametrize(("x", "error"), [(-1.5, None), (0.8, None), (1.0, AssertionError), (2.5, ValueError)])
