@@ -201,9 +201,8 @@ def gather_checks(program: Program, is_final: bool = False, follows: bool = Fals
             if equation.primitive is check_p:
                 held = _both(held, _all(inputs[0]))
                 return []
-            rule, before = gather_rules.of(equation.primitive), held
-            if before is None or aval_of(before).vma or not _has_loop(equation):
-                before = None
+            rule = gather_rules.of(equation.primitive)
+            before = held if held is not None and not aval_of(held).vma and _has_loop(equation) else None
             if rule is None or not (before is not None or any(map(has_checks, equation.programs))) or (
                     equation.primitive in _WITH_DERIVATIVES and not is_final):
                 return bind(equation.primitive, *inputs, **equation.params)
