@@ -65,6 +65,20 @@ def of_columns(small: bool) -> Peers:
     return both(fxgrad.value_and_grad(loss(np)), jax.value_and_grad(loss(jnp)), args, small)
 
 
+def of_transposed(small: bool) -> Peers:
+    """Ten steps of gradient descent on least squares, written with the transposed matrix."""
+    def descend(lib: Any) -> Callable[..., Any]:
+        def steps(w: Any, x: Any, targets: Any) -> Any:
+            for _ in range(10):
+                w = w - 1e-3 * (x.T @ (x @ w - targets))
+            return w
+        return steps
+
+    rows, columns = (8, 3) if small else (1000, 500)
+    args = models.random(columns), models.random(rows, columns), models.random(rows)
+    return both(descend(np), descend(jnp), args, small)
+
+
 def of_while(numbers: int, small: bool) -> Peers:
     """The gradient of a `while_loop`, beside its value, and beside jax's gradient of a scan of as many steps."""
     count, numbers = (20, 3) if small else (100_000, numbers)
@@ -114,6 +128,8 @@ WORKLOADS = [
     workload("compiled: per-example gradients", "vmap(grad) of a network 64-64-1 on 32 examples", of_examples, *BARS),
     workload("compiled: wide rows", "Value and gradient of a loss of 40,000 standardised columns in 64 rows",
              of_columns, Ratio("jax.jit", 0.5), Memory("jax.jit", 1.5)),
+    workload("compiled: transposed products", "Ten steps of gradient descent on least squares, 1000 x 500",
+             of_transposed, Ratio("jax.jit", 0.5), Memory("jax.jit", 1.0)),
     *(workload(name, f"Value and gradient of {model.title}", functools.partial(of_model, model),
                *(LOOPS if name.startswith("scan") else BARS)) for name, model in MODELS.items()),
     *(workload(name, f"Gradient of a while_loop of 100000 steps on {title}", functools.partial(of_while, numbers),

@@ -38,7 +38,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize, needs_x64, program_property
 from fxgrad.engine.dtypes import DType, float0, from_jax, is_64bit, is_key
 from fxgrad.engine.executors import explicit
-from fxgrad.engine.executors.column_sums import with_column_products
+from fxgrad.engine.executors.column_sums import with_row_products
 from fxgrad.engine.executors.exact_extrema import with_plain_comparisons
 from fxgrad.engine.executors.xla import emit_results, is_jax_tracer, running_here, x64
 from fxgrad.engine.frontend.flat import TracedCall, leaf_aval
@@ -116,7 +116,7 @@ def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], 
     if any(type(value) is Tracer for value in captured):
         raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")
     if rolls and not on_meshes:
-        program = with_plain_comparisons(with_column_products(roll_where_it_pays(program)))
+        program = with_plain_comparisons(roll_where_it_pays(with_row_products(program)))
     try:
         with running_here():
             return explicit.emit_on_auto_axes(functools.partial(emit_results, program), [*captured, *values],

@@ -317,20 +317,34 @@ def _with_effect(x: Aval, y: Aval, precision: Any, preferred: DType | None) -> t
 
 @rewrites.register(dot_general_p, makers=(transpose_p,))
 def _dot_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str, Any]) -> list[Any] | None:
-    """Contract a transposed operand along other axes instead, if its free axes and the sums stay in order."""
-    contract, batch = params["dimension_numbers"]
-    operands, contracts, batches = list(inputs), list(contract), list(batch)
-    for place, value in enumerate(inputs):
+    """Contract transposed operands along other axes instead."""
+    def transposition(value: Any) -> tuple[Any, Axes] | None:
         source = known.inputs_if(value, transpose_p)
-        if source:
-            order: Sequence[int] = known.params_of(value)["permutation"]
+        return source and (source[0], known.params_of(value)["permutation"])
+    found = untransposed(inputs, params["dimension_numbers"], transposition)
+    return found and bind(dot_general_p, *found[0], **{**params, "dimension_numbers": found[1]})
+
+
+def untransposed(operands: Sequence[Any], dimension_numbers: DotDimensions,
+                 transposition: Callable[[Any], tuple[Any, Axes] | None]) -> tuple[list[Any], DotDimensions] | None:
+    """Return operands and dimension numbers of an equal product, with operands as they were before a transposition.
+
+    `transposition` returns what was transposed to an operand, and the permutation. An operand stays if its free axes or
+    its sums would come in another order; None if all stay.
+    """
+    contracts, batches = map(list, dimension_numbers)
+    sources: dict[int, Any] = {}
+    for place, value in enumerate(operands):
+        found = transposition(value)
+        if found:
+            source, order = found
             free = [order[axis] for axis in _free(len(order), contracts[place], batches[place])]
             summed = [order[axis] for axis in sorted(contracts[place])]
             if free == sorted(free) and summed == sorted(summed):
-                operands[place] = source[0]
+                sources[place] = source
                 contracts[place] = tuple(order[axis] for axis in contracts[place])
                 batches[place] = tuple(order[axis] for axis in batches[place])
-    if all(operand is value for operand, value in zip(operands, inputs, strict=True)):
+    if not sources:
         return None
-    numbers = tuple(contracts), tuple(batches)
-    return bind(dot_general_p, *operands, **{**params, "dimension_numbers": numbers})
+    return ([sources.get(place, value) for place, value in enumerate(operands)],
+            ((contracts[0], contracts[1]), (batches[0], batches[1])))

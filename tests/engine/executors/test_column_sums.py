@@ -1,4 +1,4 @@
-"""Sums over the first axes of wide arrays are products with ones in code for CPUs: which, and their values."""
+"""Sums over the first axes are products that are read row by row in code for CPUs: which, and their values."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fxgrad.tree import ShapeDtypeStruct
 
 import fxgrad
 import fxgrad.numpy as fnp
-from fxgrad.engine.executors.column_sums import LARGEST_MADE, LARGEST_ROW, with_column_products
+from fxgrad.engine.executors.column_sums import LARGEST_MADE, LARGEST_ROW, with_row_products
 
 WIDE = LARGEST_ROW // 4 + 1
 
 
 def primitives(fun: Any, *args: Any) -> list[str]:
     program = fxgrad.make_program(fun)(*args)
-    return [str(equation.primitive) for equation in with_column_products(program).equations]
+    return [str(equation.primitive) for equation in with_row_products(program).equations]
 
 
 def struct(*shape: int, dtype: Any = np.float32) -> ShapeDtypeStruct:
@@ -119,7 +119,7 @@ def test_code_for_other_devices_keeps_sums(monkeypatch: pytest.MonkeyPatch) -> N
     program = fxgrad.make_program(total)(struct(3, WIDE))
     monkeypatch.setattr("fxgrad.engine.executors.column_sums.default_device",
                         lambda: type("Device", (), {"platform": "gpu"}))
-    assert with_column_products(program) is program
+    assert with_row_products(program) is program
 
 
 def test_arrays_on_several_devices_keep_sums() -> None:
@@ -130,3 +130,47 @@ def test_arrays_on_several_devices_keep_sums() -> None:
     np.testing.assert_array_equal(jitted(placed), np.full(WIDE, 8.0))
     assert "stablehlo.dot_general" not in jitted.lower(placed).as_text()
     assert "stablehlo.dot_general" in fxgrad.jit(total).lower(x).as_text()
+
+
+MATRIX, COLUMN, ROW = struct(3, 2), struct(3), struct(2)
+
+
+@pytest.mark.parametrize(("fun", "args"), [
+    (lambda a, v: a.T @ v, (MATRIX, COLUMN)), (lambda a, v: v @ a.T, (MATRIX, ROW)),
+    (lambda a, v: fnp.tensordot(fnp.moveaxis(a, 2, 0), v, 2), (struct(3, 4, 2), struct(3, 4))),
+    (lambda a, b, v: (a @ b).T @ v, (MATRIX, struct(2, 5), COLUMN)),
+    (lambda a, v: a.T @ v, (struct(3, 2, dtype=np.float64), struct(3, dtype=np.float64))),
+    (lambda a, v: a.T @ v, (struct(3, 2, dtype=np.int8), struct(3, dtype=np.int8)))])
+def test_products_of_transposed_matrices_and_vectors_transpose_nothing(fun: Any, args: Any) -> None:
+    assert "transpose" not in primitives(fun, *args)
+    made = [np.random.default_rng(at).integers(-9, 9, arg.shape).astype(arg.dtype) for at, arg in enumerate(args)]
+    found, want = fxgrad.jit(fun)(*made), fun(*made)
+    np.testing.assert_array_equal(found, want)
+    assert found.dtype == want.dtype
+
+
+@pytest.mark.parametrize(("fun", "args"), [
+    (lambda a, b: a.T @ b, (MATRIX, struct(3, 2))), (lambda a, v: fnp.tanh(a).T @ v, (MATRIX, COLUMN)),
+    (lambda a, v: a.T @ v, (struct(3, 2, dtype=np.complex64), struct(3, dtype=np.complex64))),
+    (lambda a, v: a.T @ v, (struct(3, 2, dtype=ml_dtypes.bfloat16), struct(3, dtype=ml_dtypes.bfloat16))),
+    (lambda a, v: fnp.einsum("ij,kij->k", a.T, v), (MATRIX, struct(4, 2, 3))),
+    (lambda a, v: (a.T, a.T @ v), (MATRIX, COLUMN))])
+def test_other_transpositions_stay(fun: Any, args: Any) -> None:
+    assert "transpose" in primitives(fun, *args)
+
+
+def test_transposed_products_in_loops_batches_and_gradients() -> None:
+    rng = np.random.default_rng(2)
+    a, targets = rng.normal(size=(20, 3)) * 0.1, rng.normal(size=20)
+
+    def descend(w: Any) -> Any:
+        return fxgrad.lax.fori_loop(0, 5, lambda _, w: w - 0.1 * (a.T @ (a @ w - targets)), w)
+    w = np.array([0.1, 0.2, 0.3])
+    np.testing.assert_allclose(fxgrad.jit(descend)(w), descend(w), rtol=1e-14)
+    assert "stablehlo.transpose" not in fxgrad.jit(descend).lower(w).as_text()
+    many = rng.normal(size=(4, 3))
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.vmap(descend))(many), [descend(w) for w in many], rtol=1e-13)
+    found = fxgrad.jit(fxgrad.jacobian(descend))(w)
+    np.testing.assert_allclose(found, np.linalg.matrix_power(np.eye(3) - 0.1 * a.T @ a, 5), rtol=1e-13)
+    empty = fxgrad.jit(lambda a, v: a.T @ v)(np.ones((0, 3), np.float32), np.ones(0, np.float32))
+    np.testing.assert_array_equal(empty, np.zeros(3, np.float32))
