@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.sizes import size_hint
+from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.sizes import has_symbolic_dim
+from fxgrad.engine.frontend.flat import TracedCall, trace_flat
 from fxgrad.engine.frontend.operands import (
     as_array_operand,
     as_dtype,
@@ -23,6 +25,7 @@ from fxgrad.engine.frontend.operands import (
     refuse_out,
     shape_of,
 )
+from fxgrad.engine.higher_order.scan import bind_scan
 from fxgrad.engine.ops import cumulative
 from fxgrad.engine.ops import ordering as sorting
 from fxgrad.engine.ops.arithmetic import sub
@@ -33,7 +36,7 @@ from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, IndexingError, ShapeError
-from fxgrad.numpy.arithmetic import subtract
+from fxgrad.numpy.arithmetic import add, minimum, subtract
 from fxgrad.numpy.elementwise import isnan
 from fxgrad.numpy.logic import equal, less, less_equal, logical_and, logical_or, not_equal, where
 from fxgrad.numpy.positions import take_along_one
@@ -141,8 +144,9 @@ _SEARCHES = ("scan", "scan_unrolled", "sort", "compare_all")
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
     """Return where each of `v` belongs in the sorted vector `a` (int32): before equal elements, or `"right"` after.
 
-    `sorter` are positions that put `a` in order. `method` is one of jax's: with `"sort"`, and for long `a` unless it is
-    `"compare_all"`, traced elements are found by sorting `v` among those of `a`, otherwise each is compared with all.
+    `sorter` are positions that put `a` in order. `method` is one of jax's, for traced elements: with `"sort"`, `v` is
+    sorted among `a`; with `"compare_all"`, and for few elements of `a`, each of `v` is compared with all; otherwise the
+    interval in which it belongs is halved in each turn of a loop.
 
     >>> searchsorted([1.0, 2.0, 3.0], [2.5, 0.0])
     array([2, 0], dtype=int32)
@@ -160,19 +164,34 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
         values = [each.astype(np.float32) if dtypes.is_floating(each.dtype) and each.dtype.itemsize < 4 else each
                   for each in map(np.asarray, (a, v))]
         return np.searchsorted(*values, side=side).astype(np.int32)  # type: ignore[call-overload]
-    if method == "sort" or (method != "compare_all" and size_hint(shape_of(a)[0]) > _FEW):
+    count = shape_of(a)[0]
+    comes_before = _before_or_equal if side == "right" else _before
+    if method == "sort":
         # How many of `a` come before each of `v`: its rank among all, less that among `v`.
         values = reshape(v, (math.prod(shape_of(v)),))
-        count, wanted = shape_of(a)[0], shape_of(values)[0]
+        wanted = shape_of(values)[0]
         together = _ranks(concatenate([values, a] if side == "left" else [a, values], 0))
         begin = 0 if side == "left" else count
         return reshape(sub(slice_in_dim(together, begin, begin + wanted, 0), _ranks(values)), shape_of(v))
-    before = (_before_or_equal if side == "right" else _before)(a, reshape(v, (*shape_of(v), 1)))
-    return sum(before, -1)
+    if method == "compare_all" or has_symbolic_dim(count) or count <= _FEW:
+        return sum(comes_before(a, reshape(v, (*shape_of(v), 1))), -1)
+
+    def advance(place: Any, step: Any) -> Any:
+        """Return `place`, before which all elements come before v, further by `step` if they do so there, too."""
+        further = add(place, step)
+        element = take_along_one(a, minimum(subtract(further, np.int32(1)), np.int32(count - 1)), 0,
+                                 "promise_in_bounds")
+        return where(logical_and(less_equal(further, np.int32(count)), comes_before(element, v)), further, place)
+
+    half, *rest = (1 << bit for bit in reversed(range(count.bit_length())))
+    middle = reshape(slice_in_dim(a, half - 1, half, 0), ())
+    place = where(comes_before(middle, v), np.int32(half), np.int32(0))
+    turn: TracedCall = trace_flat(advance, [aval_of(place), Aval((), dtypes.int32)], "searchsorted", searchsorted)
+    return bind_scan(turn.program, turn.captured, [place], [np.array(rest, np.int32)], len(rest))[0]
 
 
-_FEW = 64
-"""Most elements that are compared with each other faster than sorted."""
+_FEW = 32
+"""Most elements with which others are all compared faster than found by a search."""
 
 
 def _before(x: Any, y: Any) -> Any:

@@ -148,6 +148,30 @@ def test_searches() -> None:
     check_gradient("interp", draw((4,), "float64"), np.array([-1.0, 0.0, 2.0]), draw((3,), "float64"))
 
 
+@each("side", ["left", "right"])
+def test_searches_in_long_arrays(side: str) -> None:
+    def find(ordered: Any, wanted: Any) -> Any:
+        return np.searchsorted(ordered, wanted, side)
+    for dtype, count in itertools.product(["float64", "float32", "int8", "uint8", "bool", "complex64"], [33, 64, 99]):
+        ordered, wanted = np.sort(draw((count,), dtype)), draw((3, 5), dtype, seed="w")
+        ordered[5:9] = ordered[9]
+        wanted[0, :2] = ordered[5], ordered[-1]
+        if dtype.startswith("float"):
+            ordered[0], ordered[-5:] = -np.inf, [np.inf, np.inf, np.nan, np.nan, np.nan]
+            wanted[1] = [np.nan, np.inf, -np.inf, -0.0, 0.1]
+        want = np.searchsorted(ordered, wanted, side)
+        assert_equal(fxgrad.jit(find)(ordered, wanted), want.astype(np.int32))
+        assert_equal(fxgrad.vmap(find, (None, 0))(ordered, wanted), want.astype(np.int32))
+        both = np.stack([ordered, ordered])
+        assert_equal(fxgrad.jit(fxgrad.vmap(find))(both, wanted[:2]), want[:2].astype(np.int32))
+        assert_equal(fxgrad.jit(find)(ordered, wanted[0, 0]), want[0, 0].astype(np.int32))
+    for spec in (fxgrad.symbolic_spec("n"), fxgrad.symbolic_spec(40)):
+        program = fxgrad.make_program(find)(spec, fxgrad.symbolic_spec("m"))
+        assert_equal(program(np.arange(40.0), np.array([3.0, 3.5])), np.array([3 + (side == "right"), 4], np.int32))
+    program = fxgrad.make_program(find)(np.arange(1000.0), np.zeros(3))
+    assert [equation.params["length"] for equation in program.equations if equation.primitive.name == "scan"] == [9]
+
+
 @together()
 def test_differences() -> None:
     check("diff", draw((2, 3, 4)))
