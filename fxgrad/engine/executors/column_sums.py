@@ -62,11 +62,16 @@ def _rewritten(program: Program) -> Program:
 
 
 def _untransposed(program: Program, equation: Equation) -> Equation:
-    """Return the product of a transposed array and a vector as one of the array, if that is stored; or `equation`."""
+    """Return the product of a transposed array and a vector as one of the array, if that is stored; or `equation`.
+
+    A vector may also be a matrix of one column or row.
+    """
     x, y = (atom.aval for atom in equation.inputs)
     numbers = equation.params["dimension_numbers"]
-    if len(numbers[0][0]) != min(x.ndim, y.ndim) or not (x.dtype in _DTYPES or dtypes.is_integer(x.dtype)):
+    if has_symbolic_dim(*x.shape, *y.shape) or not (x.dtype in _DTYPES or dtypes.is_integer(x.dtype)):
         return equation  # of half precision, XLA would store the array in float32 before the product
+    if min(x.size, y.size) != math.prod(x.shape[axis] for axis in numbers[0][0]):
+        return equation
 
     def transposition(operand: Atom) -> tuple[Atom, tuple[int, ...]] | None:
         made = definitions(program).get(operand) if isinstance(operand, Variable) else None

@@ -137,6 +137,7 @@ MATRIX, COLUMN, ROW = struct(3, 2), struct(3), struct(2)
 
 @pytest.mark.parametrize(("fun", "args"), [
     (lambda a, v: a.T @ v, (MATRIX, COLUMN)), (lambda a, v: v @ a.T, (MATRIX, ROW)),
+    (lambda a, v: a.T @ v, (MATRIX, struct(3, 1))), (lambda a, v: v @ a.T, (MATRIX, struct(1, 2))),
     (lambda a, v: fnp.tensordot(fnp.moveaxis(a, 2, 0), v, 2), (struct(3, 4, 2), struct(3, 4))),
     (lambda a, b, v: (a @ b).T @ v, (MATRIX, struct(2, 5), COLUMN)),
     (lambda a, v: a.T @ v, (struct(3, 2, dtype=np.float64), struct(3, dtype=np.float64))),
