@@ -148,22 +148,28 @@ def test_searches() -> None:
     check_gradient("interp", draw((4,), "float64"), np.array([-1.0, 0.0, 2.0]), draw((3,), "float64"))
 
 
+@pytest.mark.slow
 @each("dtype", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_compiled_sorts_move_the_same_bits(dtype: str) -> None:
     def bits(x: Any) -> Any:
         known = np.asarray(x)
         return np.where(np.isnan(known.astype(np.float32)), -1, known.view(f"int{8 * known.itemsize}"))
     for special in ([], [np.nan, -np.nan, np.inf, -np.inf, 0.1], [0.0, -0.0, np.nan, 0.0, -0.0, -1.0], [-0.0]):
-        x = draw((4, 12), "float64").astype(fnp.dtype(dtype))
+        x = draw((40, 30), "float64").astype(fnp.dtype(dtype))
         x[1:, :len(special)] = np.array(special).astype(x.dtype)
         for axis in (0, 1):
-            want = bits(fnp.sort(x, axis))
+            want, order = bits(fnp.sort(x, axis)), fnp.argsort(x, axis)
             np.testing.assert_array_equal(bits(fxgrad.jit(lambda x, axis=axis: fnp.sort(x, axis))(x)), want)
+            np.testing.assert_array_equal(fxgrad.jit(lambda x, axis=axis: fnp.argsort(x, axis))(x), order)
             np.testing.assert_array_equal(bits(fxgrad.jit(fxgrad.vmap(fnp.sort, 1 - axis, 1 - axis))(x)), want)
+    text = fxgrad.jit(fnp.sort).lower(x).as_text()
+    assert "SIGNED" in text  # a comparison of integers
+    assert "SIGNED" not in fxgrad.jit(fnp.sort).lower(x[:, :20]).as_text()
     empty = fxgrad.jit(fnp.sort)(x[:, :0])
-    assert (empty.shape, empty.dtype) == ((4, 0), x.dtype)
+    assert (empty.shape, empty.dtype) == ((40, 0), x.dtype)
 
 
+@pytest.mark.slow
 @each("side", ["left", "right"])
 def test_searches_in_long_arrays(side: str) -> None:
     def find(ordered: Any, wanted: Any) -> Any:
