@@ -67,16 +67,35 @@ def of_columns(small: bool) -> Peers:
 
 def of_transposed(small: bool) -> Peers:
     """Ten steps of gradient descent on least squares, written with the transposed matrix."""
-    def descend(lib: Any) -> Callable[..., Any]:
-        def steps(w: Any, x: Any, targets: Any) -> Any:
-            for _ in range(10):
-                w = w - 1e-3 * (x.T @ (x @ w - targets))
-            return w
-        return steps
+    def descend(w: Any, x: Any, targets: Any) -> Any:
+        for _ in range(10):
+            w = w - 1e-3 * (x.T @ (x @ w - targets))
+        return w
 
     rows, columns = (8, 3) if small else (1000, 500)
     args = models.random(columns), models.random(rows, columns), models.random(rows)
-    return both(descend(np), descend(jnp), args, small)
+    return both(descend, descend, args, small)
+
+
+def of_operation(operation: Callable[..., Any], counts: tuple[int, ...], small: bool) -> Peers:
+    """An operation on so many random numbers, the last ones in order, beside NumPy."""
+    *others, last = (models.random(min(count, 50) if small else count, scale=1) for count in counts)
+    args = (*others, np.sort(last)) if others else (last,)
+    return {**both(lambda *args: operation(np, *args), lambda *args: operation(jnp, *args), args, small),
+            "NumPy": Peer(lambda: operation(np, *args))}
+
+
+OPERATIONS: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[Bar, ...]]] = {
+    "sort": (lambda lib, x: lib.sort(x), (100_000,), (Ratio("jax.jit", 0.4),)),
+    "median": (lambda lib, x: lib.median(x), (100_000,), (Ratio("jax.jit", 0.4),)),
+    "argsort": (lambda lib, x: lib.argsort(x, stable=True), (100_000,), (Ratio("jax.jit", 1.25),)),
+    "searchsorted": (lambda lib, x, at: lib.searchsorted(at, x), (100_000, 1000), (Ratio("jax.jit", 1.0),)),
+    "interp": (lambda lib, x, at: lib.interp(x, at, lib.abs(at)), (100_000, 1000), (Ratio("jax.jit", 1.0),)),
+    "argmax": (lambda lib, x: lib.argmax(x), (100_000,), (Ratio("jax.jit", 1.1),)),
+    "arctan2": (lambda lib, x, y: lib.arctan2(x, y), (100_000, 100_000), (Ratio("jax.jit", 1.1),)),
+    **{name: (lambda lib, x, name=name: getattr(lib, name)(x), (100_000,), (Ratio("jax.jit", 1.1),))
+       for name in ("sin", "exp", "tanh")}}
+"""Operations by name, with the counts of their random numbers and their bars."""
 
 
 def of_while(numbers: int, small: bool) -> Peers:
@@ -130,6 +149,9 @@ WORKLOADS = [
              of_columns, Ratio("jax.jit", 0.5), Memory("jax.jit", 1.5)),
     workload("compiled: transposed products", "Ten steps of gradient descent on least squares, 1000 x 500",
              of_transposed, Ratio("jax.jit", 0.5), Memory("jax.jit", 1.0)),
+    *(workload(f"operation: {name}", f"{name} of {' and '.join(f'{count:,}' for count in counts)} numbers",
+               functools.partial(of_operation, operation, counts), *bars)
+      for name, (operation, counts, bars) in OPERATIONS.items()),
     *(workload(name, f"Value and gradient of {model.title}", functools.partial(of_model, model),
                *(LOOPS if name.startswith("scan") else BARS)) for name, model in MODELS.items()),
     *(workload(name, f"Gradient of a while_loop of 100000 steps on {title}", functools.partial(of_while, numbers),

@@ -320,7 +320,7 @@ def _dot_rewrite(known: RecordedDefinitions, inputs: list[Any], params: dict[str
     """Contract transposed operands along other axes instead."""
     def transposition(value: Any) -> tuple[Any, Axes] | None:
         source = known.inputs_if(value, transpose_p)
-        return source and (source[0], known.params_of(value)["permutation"])
+        return (source[0], known.params_of(value)["permutation"]) if source else None
     found = untransposed(inputs, params["dimension_numbers"], transposition)
     return found and bind(dot_general_p, *found[0], **{**params, "dimension_numbers": found[1]})
 
