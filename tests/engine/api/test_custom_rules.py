@@ -194,6 +194,24 @@ def test_functions_with_bound_keywords_may_have_rules() -> None:
         "them by position")
 
 
+def test_arguments_by_name_after_one_that_is_left_out() -> None:
+    def results(m: Any) -> list[Any]:
+        def f(x: Any, axis: Any = None, scale: Any = 2.0, power: Any = 3) -> Any:
+            return x ** power * scale if axis is None else x
+
+        forward, reverse = m.custom_jvp(f, nondiff_argnums=(1, 3)), m.custom_vjp(f, nondiff_argnums=(1, 3))
+        batched = m.custom_batching.custom_vmap(lambda x, y=2.0, z=5.0: x * y * z)
+        batched.def_vmap(lambda size, mapped, x, y, z: (x - y - z, True))
+        forward.defjvp(lambda axis, power, primals, tangents: (forward(primals[0], axis, primals[1], power),
+                                                               power * tangents[0] + 5 * primals[1]))
+        reverse.defvjp(lambda x, axis, scale, power: (f(x, axis, scale, power), scale),
+                       lambda axis, power, scale, ct: (power * ct * scale, ct))
+        return [each for g in (forward, reverse) for each in (
+            g(2.0, power=2), m.grad(partial(g, power=4))(2.0), m.grad(partial(g, scale=3.0))(2.0))] + [
+            m.vmap(lambda x: batched(x, z=1.0))(np.ones(2, np.float32))]
+    assert_equal(results(fxgrad), results(jax))
+
+
 def test_custom_vmap_takes_keywords_as_in_jax() -> None:
     def results(m: Any) -> list[Any]:
         @m.custom_batching.custom_vmap
