@@ -163,11 +163,15 @@ __all__ = [
 ]
 
 
+_ABSENT = {"minmax": "write fnp.min(x), fnp.max(x)", "top_k": "write fxgrad.lax.top_k(x, k)"}
+"""Names of jax.numpy that are missing here, each with a replacement."""
+
+
 def __getattr__(name: str) -> object:
     narrow = _scalars.missing_scalar_reason(name)
     if narrow is not None:
         raise AttributeError(_at_user_line(narrow), name=name)
-    return _of_module(__name__)(name)
+    return _of_module(__name__, _ABSENT)(name)
 
 
 def __dir__() -> list[str]:

@@ -136,7 +136,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     dtype = aval_of(a).dtype
     if range is not None:
         if are_python_numbers(range) and range[0] != range[1]:
-            return convert(linspace(*range, count + 1, dtype=dtype), dtype, aval_of(a).weak)  # rounded once
+            return convert(linspace(range[0], range[1], count + 1, dtype=dtype), dtype, aval_of(a).weak)  # rounded once
         low, high = (convert(as_array_operand(bound), dtype) for bound in range)
     elif 0 in shape_of(a):
         low, high = dtype.type(0), dtype.type(1)

@@ -110,7 +110,8 @@ class Elementwise:
         self.__name__ = self.__qualname__ = name
         ufunc = self._numpys()
         self.nin = self.nargs = nin
-        self.nout, self.identity = (nout, identity) if ufunc is None else (ufunc.nout, ufunc.identity)
+        self.nout: int = nout if ufunc is None else ufunc.nout
+        self.identity = identity if ufunc is None else ufunc.identity
         self.__doc__, self.__module__ = doc, module
 
     def _numpys(self) -> Any:
