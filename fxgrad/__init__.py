@@ -288,6 +288,7 @@ _ABSENT = {
         "transfer_guard_host_to_device")},
     **dict.fromkeys(("Ref", "empty_ref", "free_ref", "freeze", "new_ref"), _REFERENCES),
     **dict.fromkeys(("check_tracer_leaks", "checking_leaks"), "a leaked tracer is always an error. Leave it out"),
+    "ds": "write fxgrad.lax.dynamic_slice_in_dim(x, start, size)",
     "debug_key_reuse": "write fxgrad.debug.check_key_reuse(f)(x)",
     "enable_checks": "programs are checked with the environment variable FXGRAD_CHECK=3",
     "explain_cache_misses": "write fxgrad.explain_retraces(f)(x)",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.arrays import as_strong_scalar
+from fxgrad.engine.core.arrays import as_strong_scalar, freeze_result
 from fxgrad.engine.core.avals import struct_aval
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.flat import as_struct
@@ -101,7 +101,7 @@ def empty(shape: Sequence[int], dtype: Any, *, out_sharding: Any = None) -> Any:
     """
     if out_sharding is not None:
         return place_array("empty", empty(shape, dtype), out_sharding)
-    return constant_array(as_integers("empty", shape), 0, dtypes.canonical(dtype))
+    return constant_array(as_sizes("empty", shape), 0, dtypes.canonical(dtype))
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
@@ -146,7 +146,7 @@ def shape_as_value(shape: Sequence[int]) -> Any:
     >>> shape_as_value((2, 3))
     array([2, 3], dtype=int32)
     """
-    return np.array(as_integers("shape_as_value", shape), np.int32)
+    return freeze_result(np.array(as_integers("shape_as_value", shape), np.int32))
 
 
 def stage(x: Any, /) -> Any:

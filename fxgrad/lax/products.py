@@ -27,15 +27,20 @@ DotDimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[
 
 
 class Precision(enum.Enum):
-    """The precision of XLA's products of float32, on devices that offer a choice.
+    """The precision of XLA's products of float32, on devices that offer a choice; also by its name in `precision=`.
 
-    >>> Precision.HIGHEST.name
-    'HIGHEST'
+    >>> Precision("float32")
+    <Precision.HIGHEST: 2>
     """
 
     DEFAULT = 0
     HIGH = 1
     HIGHEST = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> Precision | None:
+        level = dot_room.PRECISIONS.get(value) if isinstance(value, str) else 0 if value is None else None
+        return None if level is None else cls(level)
 
 
 declare_parameter_class(Precision)

@@ -1,5 +1,6 @@
 """The functions of neural networks: jax.nn's, with its names, signatures and dtypes, and layers, which it lacks."""
 
+from fxgrad.engine.core.arrays import returns_array as _making
 from fxgrad.engine.frontend.value_calls import replay_public as _replay
 from fxgrad.engine.pytorch_names import module_getattr as _of_module
 from fxgrad.nn import initializers
@@ -77,6 +78,8 @@ __all__ = [
 
 
 __getattr__ = _of_module(__name__)
+
+identity = _making(identity, of_operands=True)  # it returns its argument
 
 
 def __dir__() -> list[str]:

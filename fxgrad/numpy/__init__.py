@@ -8,7 +8,7 @@ standard, 2024.12.
 # isort: off
 from numpy import (
     array_repr, array_str, character, complexfloating, dtype, e, euler_gamma, flexible, floating, generic,
-    get_printoptions, index_exp, inexact, inf, integer, load, nan, newaxis, number, object_, pi, printoptions, s_,
+    get_printoptions, index_exp, inexact, inf, integer, nan, newaxis, number, object_, pi, printoptions, s_,
     save, savez, set_printoptions, signedinteger, unsignedinteger,
 )
 from numpy.exceptions import ComplexWarning
@@ -25,7 +25,9 @@ from fxgrad.numpy import numpy_semantics as _meanings
 from fxgrad.numpy import scalars as _scalars
 from fxgrad.engine.user_lines import at_user_line as _at_user_line
 from fxgrad.numpy.alike import empty_like, full_like, ones_like, zeros_like
-from fxgrad.numpy.applying import apply_along_axis, apply_over_axes, frompyfunc, piecewise, vectorize
+from fxgrad.numpy.applying import (
+    apply_along_axis, apply_over_axes, fromfunction, frompyfunc, piecewise, vectorize,
+)
 from fxgrad.numpy.arithmetic import (
     add, arctan2, atan2, clip, copysign, divide, divmod, float_power, floor_divide, fmax, fmin, fmod, heaviside,
     hypot, logaddexp, logaddexp2, maximum, minimum, mod, multiply, nextafter, pow, power, remainder, subtract,
@@ -41,10 +43,10 @@ from fxgrad.numpy.editing import (
     trim_zeros,
 )
 from fxgrad.numpy.einsum import einsum, einsum_path
-from fxgrad.numpy.files import from_dlpack, frombuffer, fromfile, fromiter, fromstring
+from fxgrad.numpy.files import from_dlpack, frombuffer, fromfile, fromiter, fromstring, load
 from fxgrad.numpy.finding import argwhere, flatnonzero, nonzero
 from fxgrad.numpy.grids import (
-    c_, diag_indices, diag_indices_from, fromfunction, indices, ix_, mask_indices, mgrid, ogrid, r_,
+    c_, diag_indices, diag_indices_from, indices, ix_, mask_indices, mgrid, ogrid, r_,
     ravel_multi_index, tril_indices, tril_indices_from, triu_indices, triu_indices_from, unravel_index,
 )
 from fxgrad.numpy.histograms import bincount, digitize, histogram, histogram2d, histogram_bin_edges, histogramdd
@@ -161,11 +163,15 @@ __all__ = [
 ]
 
 
+_ABSENT = {"minmax": "write fnp.min(x), fnp.max(x)", "top_k": "write fxgrad.lax.top_k(x, k)"}
+"""Names of jax.numpy that are missing here, each with a replacement."""
+
+
 def __getattr__(name: str) -> object:
     narrow = _scalars.missing_scalar_reason(name)
     if narrow is not None:
         raise AttributeError(_at_user_line(narrow), name=name)
-    return _of_module(__name__)(name)
+    return _of_module(__name__, _ABSENT)(name)
 
 
 def __dir__() -> list[str]:
@@ -183,10 +189,13 @@ _protocol.install(_triangles.FUNCTIONS, np_module="linalg")
 _protocol.install({name: getattr(fft, name) for name in fft.__all__}, np_module="fft")
 
 # These make arrays, or return their arguments, by other means than primitives.
-for _name in ("arange", "array", "asarray", "astype", "atleast_1d", "atleast_2d", "atleast_3d", "copy",
-              "diff", "digitize", "empty", "eye", "flatnonzero", "full", "geomspace", "identity", "linspace",
-              "logspace", "ones", "searchsorted", "tri", "zeros"):
-    globals()[_name] = _making(globals()[_name])
+for _name in ("arange", "argwhere", "array", "asarray", "astype", "atleast_1d", "atleast_2d", "atleast_3d",
+              "average", "bartlett", "blackman", "copy", "diag_indices", "diag_indices_from", "diff", "digitize",
+              "empty", "eye", "flatnonzero", "from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring",
+              "full", "geomspace", "hamming", "hanning", "identity", "indices", "kaiser", "linspace", "load",
+              "logspace", "mask_indices", "nonzero", "ones", "searchsorted", "tri", "tril_indices",
+              "tril_indices_from", "triu_indices", "triu_indices_from", "where", "zeros"):
+    globals()[_name] = _making(globals()[_name], of_operands=_name in ("average", "where"))
 
 _replay(globals(), "fxgrad.numpy", (
     "alike", "arithmetic", "bits", "calculus", "covariance", "creation", "editing", "einsum", "elementwise", "grids",

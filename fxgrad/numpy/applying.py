@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine import tree
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.core.arrays import wrap_array
 from fxgrad.engine.frontend.flat import trace_flat
 from fxgrad.engine.frontend.operands import (
     WEAK_SCALARS,
@@ -29,6 +30,7 @@ from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.alike import full_like
 from fxgrad.numpy.creation import asarray, astype
+from fxgrad.numpy.grids import indices
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.shaping import expand_dims, moveaxis
 
@@ -139,6 +141,21 @@ def vectorize(pyfunc: Function, *, otypes: str | Sequence[Any] | None = None,
     return mapped
 
 
+def fromfunction(function: Function, shape: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+    """Return the results of a function of the position along each axis, for all elements of an array of a shape.
+
+    The function gets numbers, as in jax: it is mapped over the positions, and traced once. Axes of its results follow
+    those of `shape`. `kwargs` are passed on unchanged. Raises `ArgumentError` for a shape that is no sequence of
+    integers.
+
+    >>> fromfunction(lambda row, column: row + 10 * column, (2, 2), dtype=int)
+    array([[ 0, 10],
+           [ 1, 11]])
+    """
+    places = map(wrap_array, indices(shape, dtypes.default_float() if dtype is None else dtype, sparse=True))
+    return vectorize(functools.partial(function, **kwargs))(*places)
+
+
 def _core_sizes(cores: Sequence[tuple[str, ...]], values: Sequence[Any]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for number, (core, value) in enumerate(zip(cores, values, strict=True)):
@@ -178,8 +195,8 @@ def frompyfunc(func: Function, /, nin: int, nout: int, *, identity: Any = None) 
     >>> frompyfunc(lambda x, y: x * y, 2, 1)([1.0, 2.0], 3.0)
     array([3., 6.], dtype=float32)
     """
-    del nout, identity
-    return Elementwise(vectorize(func), getattr(func, "__name__", "function"), nin, func.__doc__ or "", __name__, True)
+    return Elementwise(vectorize(func), getattr(func, "__name__", "function"), nin, func.__doc__ or "", __name__, True,
+                       nout, identity)
 
 
 def apply_along_axis(func1d: Function, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:

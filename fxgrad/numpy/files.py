@@ -53,8 +53,23 @@ def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offs
                        as_integer("fromfile", offset))
 
 
+def load(file: Any, *args: Any, **options: Any) -> Any:
+    """Return the array in a `.npy` file, or a mapping of those in an `.npz` file, as `numpy.load` does.
+
+    NumPy does not store that an array is of bfloat16: elements of two bytes without a dtype are.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> np.save(file, array([0.5, 0.5], "bfloat16"))
+    >>> load(io.BytesIO(file.getvalue()))
+    array([0.5, 0.5], dtype=bfloat16)
+    """
+    stored = np.load(file, *args, **options)
+    return stored.view(dtypes.bfloat16) if isinstance(stored, np.ndarray) and stored.dtype == "V2" else stored
+
+
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-    """Return a CPU array of another library as NumPy's, sharing its memory unless `copy` is given.
+    """Return a CPU array of another library, sharing its memory unless `copy` is given.
 
     >>> from_dlpack(np.array([1.0, 2.0]))
     array([1., 2.])

@@ -15,6 +15,7 @@ from fxgrad.engine.frontend.operands import (
     as_dtype,
     as_integer,
     as_new_shape,
+    as_result,
     as_shape,
     require_concrete,
     shape_of,
@@ -25,7 +26,7 @@ from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.numpy.arithmetic import add, clip, floor_divide, maximum, multiply, remainder, subtract
-from fxgrad.numpy.creation import arange, as_common_arrays, asarray, meshgrid, ones
+from fxgrad.numpy.creation import arange, as_common_arrays, asarray, meshgrid, ones, zeros
 from fxgrad.numpy.finding import nonzero, split_places
 from fxgrad.numpy.indexing import getitem
 from fxgrad.numpy.joining import concatenate, stack
@@ -68,16 +69,6 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     if sparse:
         return tuple(parts)
     return np.stack([np.broadcast_to(part, sizes) for part in parts]) if parts else np.zeros(0, wanted)
-
-
-def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
-    """Return the results of a function of the positions of all elements of an array; called once, with arrays.
-
-    >>> fromfunction(lambda row, column: row + 10 * column, (2, 2), dtype=int)
-    array([[ 0, 10],
-           [ 1, 11]])
-    """
-    return function(*indices(shape, dtypes.default_float() if dtype is None else dtype), **kwargs)
 
 
 # --- diagonals and triangles --------------------------------------------------------------------------------------
@@ -265,10 +256,10 @@ class _Grid:
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
-            return _axis_of_grid(key)
+            return as_result(_axis_of_grid(key))
         axes = as_common_arrays([*map(_numbers_of, key)]) if key else []
         grids = meshgrid(*axes, indexing="ij", sparse=self._sparse)
-        return grids if self._sparse else stack(grids) if grids else np.zeros(0, np.int32)
+        return grids if self._sparse else as_result(stack(grids) if grids else zeros(0, np.int32))
 
     def __repr__(self) -> str:
         return f"<fxgrad {self._name}>"

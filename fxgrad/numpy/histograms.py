@@ -34,6 +34,7 @@ from fxgrad.errors import ArgumentError, DTypeError, ShapeError
 from fxgrad.numpy.arithmetic import add, divide, maximum, multiply, subtract
 from fxgrad.numpy.logic import equal, greater_equal, where
 from fxgrad.numpy.ordering import diff, searchsorted
+from fxgrad.numpy.python_numbers import are_python_numbers
 from fxgrad.numpy.reductions import max, min, sum
 from fxgrad.numpy.spaced import linspace
 
@@ -134,6 +135,8 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
         raise ArgumentError(at_user_line(f"histogram: bins={count}; a number from 1 on is needed"))
     dtype = aval_of(a).dtype
     if range is not None:
+        if are_python_numbers(range) and range[0] != range[1]:
+            return convert(linspace(range[0], range[1], count + 1, dtype=dtype), dtype, aval_of(a).weak)  # rounded once
         low, high = (convert(as_array_operand(bound), dtype) for bound in range)
     elif 0 in shape_of(a):
         low, high = dtype.type(0), dtype.type(1)

@@ -32,10 +32,12 @@ from fxgrad.numpy import linalg
 from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
 from fxgrad.numpy.calculus import convolve
 from fxgrad.numpy.creation import full, zeros
-from fxgrad.numpy.elementwise import sqrt, square
+from fxgrad.numpy.elementwise import negative, sqrt, square
 from fxgrad.numpy.finding import nonzero
-from fxgrad.numpy.logic import equal, where
+from fxgrad.numpy.logic import equal, less, where
+from fxgrad.numpy.ordering import argsort, cumprod
 from fxgrad.numpy.products import matmul
+from fxgrad.numpy.rearranging import roll, take
 from fxgrad.numpy.reductions import sum
 from fxgrad.numpy.shaping import atleast_1d, matrix_transpose
 
@@ -195,7 +197,7 @@ def _order(name: str, m: Any) -> int:
 def poly(seq_of_zeros: Any) -> Any:
     """Return the polynomial with given roots and leading coefficient 1, or that of the eigenvalues of a matrix.
 
-    Without roots it is the number 1, as in NumPy. Raises `ShapeError` for other arrays.
+    Without roots it is the number 1, as in NumPy; a number is one root. Raises `ShapeError` for other arrays.
 
     >>> poly([1.0, 2.0])
     array([ 1., -3.,  2.])
@@ -204,6 +206,8 @@ def poly(seq_of_zeros: Any) -> Any:
     shape = shape_of(roots_of)
     if len(shape) == 2 and shape[0] == shape[1]:
         roots_of = linalg.eigvals(roots_of)
+    elif not shape:
+        roots_of = reshape(roots_of, (1,))
     elif len(shape) != 1:
         raise ShapeError(at_user_line(f"poly: a vector of roots or a square matrix is needed, the shape is {shape}"))
     result = broadcast_to(scalar_like(1, roots_of), (1,))
@@ -219,7 +223,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     """Return the roots of a polynomial, complex: the eigenvalues of its companion matrix.
 
     Zeros at either end change the number of roots, so the values must be known; with `strip_zeros=False` they need not
-    be, and a leading zero gives NaNs.
+    be: then there are as many roots as the polynomial has powers, the last of them NaN, one for each leading zero.
 
     >>> [round(float(root), 4) for root in sorted(roots([1.0, -3.0, 2.0]).real)]
     [1.0, 2.0]
@@ -238,11 +242,19 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     none = convert(zeros(trailing, dtype), dtype, weak)
     if size < 2:
         return none
+    leading: Any = 0
+    if not strip_zeros:
+        leading = sum(cumprod(equal(p, 0)), dtype=np.int32)
+        p = roll(where(equal(leading, size), scalar_like(1, p), p), negative(leading))
     lead, rest = slice_in_dim(p, 0, 1, 0), slice_in_dim(p, 1, size, 0)
     first_row = reshape(divide(multiply(rest, -1), lead), (1, size - 1))
     below = convert(np.eye(size - 2, size - 1, dtype=aval_of(p).dtype), aval_of(p).dtype, weak)
     found = linalg.eigvals(concatenate([first_row, below], 0) if size > 2 else first_row)
     found = convert(found, dtype, weak)
+    if not strip_zeros:  # a leading zero has become a root of 0, exactly
+        found = take(found, argsort(equal(found, 0)))
+        none = scalar_like(complex(math.nan, math.nan), found)
+        found = where(less(np.arange(size - 1), subtract(size - 1, leading)), found, none)
     return concatenate([found, none], 0) if trailing else found
 
 

@@ -16,10 +16,10 @@ from fxgrad.errors import DTypeError
 
 
 def are_python_numbers(values: Any) -> bool:
-    """Return whether a caller's value consists of Python's numbers alone, in lists or not."""
+    """Return whether a caller's value consists of Python's numbers alone, in lists and ranges or not."""
     if isinstance(values, list | tuple):
         return all(map(are_python_numbers, values))
-    return type(values) in PYTHON_SCALARS
+    return type(values) in PYTHON_SCALARS or type(values) is range
 
 
 def array_of_numbers(array: Any, dtype: DType | None) -> Any:

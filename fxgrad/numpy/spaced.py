@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.core.arrays import WeakArray
+from fxgrad.engine.core.arrays import WeakArray, freeze_result
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.sizes import has_symbolic_dim, max_size
 from fxgrad.engine.frontend.operands import (
@@ -50,6 +50,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     num = as_integer("linspace", num)
     if num < 0:
         raise ArgumentError(at_user_line(f"linspace: num must not be negative, got {num}"))
+    given = (start, stop)
     start, stop = _bounds(dtype, start, stop)
     gaps = num - 1 if endpoint else num
     low, high = (broadcast_to(bound, common_shape("linspace", shape_of(start), shape_of(stop)))
@@ -57,9 +58,13 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     inner = aval_of(low).dtype
     wanted = inner if dtype is None else dtypes.canonical(dtype)
     rank = len(shape_of(low))
-    fractions = np.arange(num) / max(gaps, 1) if not has_symbolic_dim(num) else fractions_of(num, max_size(gaps, 1))
-    part = reshape(convert(fractions, inner), (num,) + (1,) * rank)
-    numbers = add(mul(low, sub(1.0, part)), mul(high, part))
+    if _are_known(num, axis, *given) and abs(given[1] - given[0]) < math.inf:
+        with np.errstate(all="ignore"):
+            numbers = freeze_result(np.linspace(*given, num, endpoint).astype(inner))
+    else:
+        fractions = np.arange(num) / max(gaps, 1) if not has_symbolic_dim(num) else fractions_of(num, max_size(gaps, 1))
+        part = reshape(convert(fractions, inner), (num,) + (1,) * rank)
+        numbers = add(mul(low, sub(1.0, part)), mul(high, part))
     if dtypes.is_integer(wanted):
         numbers = floor(numbers)
     weak = dtype is None and _are_weak(low, high)

@@ -46,7 +46,7 @@ ABSENT = {
     "vmap sum_match": "undocumented",
     "numpy.einsum _dot_general": "a function of jax's that takes its place",
     **{f"numpy.ufunc {option}": "made by frompyfunc" for option in (
-        "nargs", "identity", "call", "reduce", "accumulate", "at", "reduceat")},
+        "nargs", "call", "reduce", "accumulate", "at", "reduceat")},
     "random.key_dtype impl_spec": "a name of jax's own for impl",
     **{f"stages.{stage} {option}": "made by jit" for stage in ("Compiled", "Lowered")
        for option in ("no_kwargs", "in_types", "out_types")},

@@ -32,10 +32,15 @@ def test_absent_names_say_what_to_write() -> None:
     for name, text in {
             "effects_barrier": "it is jax's, and holds for code that fxgrad compiles too. Write jax.effects_barrier",
             "new_ref": "arrays do not change. Return new ones, x.at[i].set(v), and carry them through loops",
+            "ds": "write fxgrad.lax.dynamic_slice_in_dim(x, start, size)",
             "explain_cache_misses": "write fxgrad.explain_retraces(f)(x)"}.items():
         with pytest.raises(AttributeError) as caught:
             getattr(fxgrad, name)
         assert str(caught.value).split("\n")[0] == f"module 'fxgrad' has no attribute {name!r}: {text}"
+    for name, text in {"minmax": "write fnp.min(x), fnp.max(x)", "top_k": "write fxgrad.lax.top_k(x, k)"}.items():
+        with pytest.raises(AttributeError) as caught:
+            getattr(fxgrad.numpy, name)
+        assert str(caught.value).split("\n")[0] == f"module 'fxgrad.numpy' has no attribute {name!r}: {text}"
     for name in fxgrad._ABSENT:
         assert hasattr(jax, name) or IS_OLDEST_JAX, name
         assert not hasattr(fxgrad, name), name

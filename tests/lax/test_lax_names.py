@@ -14,6 +14,7 @@ import pytest
 
 import fxgrad
 from fxgrad import lax
+from fxgrad.engine.ops.products import PRECISIONS
 from fxgrad.errors import ArgumentError, DTypeError, FxgradError, IndexingError, ShapeError, UnsupportedError
 
 F32, F64, I32 = np.ones((2, 3), np.float32), np.ones((2, 3)), np.ones((2, 3), np.int32)
@@ -199,6 +200,15 @@ def test_arguments_of_jaxs_own_types_are_taken() -> None:
     assert lax.fft(F32, jax.lax.FftType.RFFT, (3,)).shape == (2, 2)
     assert float(lax.round(2.5, jax.lax.RoundingMethod.TO_NEAREST_EVEN)) == 2.0
     assert lax.dot(F32, F32.T, precision=jax.lax.Precision.HIGHEST).shape == (2, 2)
+
+
+def test_precisions_by_name_are_jaxs() -> None:
+    for name in (*PRECISIONS, None):
+        assert lax.Precision(name).name == jax.lax.Precision(name).name
+    for name in ("HIGH", "tf32", 3):
+        for precision in (lax.Precision, jax.lax.Precision):
+            with pytest.raises(ValueError, match=f"^{name!r} is not a valid Precision$"):
+                precision(name)
 
 
 def test_reductions_by_any_associative_function() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import jax
@@ -278,3 +279,42 @@ def test_counts_of_histograms_of_several_axes_are_numpys_floats() -> None:
     for function in (lambda p: np.histogramdd(p, bins=2)[0], lambda p: np.histogram2d(p[:, 0], p[:, 1], bins=3)[0],
                      lambda p: np.histogramdd(p, bins=2, density=True)[0]):
         assert_equal(fxgrad.jit(function)(points), function(points))
+
+
+def test_functions_of_elements_say_what_numpys_do() -> None:
+    for name in ("add", "multiply", "logical_and", "maximum", "sin", "ldexp"):
+        ours, numpys = getattr(fnp, name), getattr(np, name)
+        assert (ours.nin, ours.nout, ours.identity) == (numpys.nin, numpys.nout, numpys.identity), name
+    made = fnp.frompyfunc(lambda x, y: (x, y), 2, 2, identity=0)
+    assert (made.nin, made.nargs, made.nout, made.identity) == (2, 2, 2, 0)
+
+
+def test_ranges_are_read_as_lists_of_integers() -> None:
+    for values in (range(3), range(0), [range(2), range(2)], range(5, 1, -2)):
+        read = fnp.array(values)
+        np.testing.assert_array_equal(read, np.array(values))
+        assert read.dtype == jnp.array(values).dtype
+    assert fnp.asarray(range(3), dtype="float64").dtype == np.float64
+    assert fxgrad.jit(lambda x: x + fnp.array(range(2)))(np.ones(2)).tolist() == [1.0, 2.0]
+
+
+def test_files_of_bfloat16_are_read_as_such() -> None:
+    for values in (fnp.array([0.5, 3.0], "bfloat16"), fnp.arange(3, dtype="int16")):
+        file = io.BytesIO()
+        fnp.save(file, values)
+        file.seek(0)
+        read = fnp.load(file)
+        assert read.dtype == values.dtype
+        np.testing.assert_array_equal(read, values)
+
+
+def test_numbers_between_known_bounds_are_rounded_once() -> None:
+    for start, stop, num, endpoint in ((0, 25, 6, True), (-3, 4, 11, True), (1.5, -2, 7, False), (2, 2, 3, True)):
+        exact = np.linspace(start, stop, num, endpoint)
+        for dtype in ("float32", "float16", "float64"):
+            np.testing.assert_array_equal(fnp.linspace(start, stop, num, endpoint, dtype=dtype), exact.astype(dtype))
+        np.testing.assert_array_equal(fnp.linspace(start, stop, num, endpoint, dtype=int),
+                                      np.linspace(start, stop, num, endpoint, dtype=int))
+    assert fnp.linspace(1e308, -1e308, 3, dtype="float64").tolist() == [1e308, 0.0, -1e308]
+    counted = np.array([1, 2, 3, 10, 11, 15, 19, 25], np.int32)  # 15 is on an edge
+    np.testing.assert_array_equal(fnp.histogram(counted, 5, range=(0, 25))[0], np.histogram(counted, 5, (0, 25))[0])

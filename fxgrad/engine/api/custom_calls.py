@@ -98,11 +98,11 @@ def as_positional(function: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         return args
     except TypeError as error:
         raise ArgumentError(at_user_line(f"{function_name(function)}: {error}")) from None
-    if bound.kwargs:
+    bound.apply_defaults()  # arguments after one that is left out would not be positional
+    if keywords := [name for name in bound.kwargs if name in kwargs]:
         raise ArgumentError(at_user_line(
             f"{function_name(function)} has a custom rule and was called with keyword-only arguments "
-            f"({', '.join(bound.kwargs)}), which rules cannot receive. Pass them by position"))
-    bound.apply_defaults()
+            f"({', '.join(keywords)}), which rules cannot receive. Pass them by position"))
     return bound.args
 
 

@@ -12,10 +12,14 @@ from fxgrad.engine.frontend.flat import leaf_aval, transformation
 from fxgrad.engine.frontend.named import record_named_call
 from fxgrad.engine.tracing.provenance import note_tag
 from fxgrad.engine.tracing.scopes import enter_scope, leave_scope
-from fxgrad.engine.tracing.tape import innermost_for
+from fxgrad.engine.tracing.tape import Tape, innermost_for
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line, function_name
 from fxgrad.errors import ArgumentError
+
+
+class _NamedCallTape(Tape):
+    leak_cure = ". named_scope(name)(f) instead of named_call(f) only names the operations, and lets values out"
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
@@ -25,6 +29,10 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
     (`fxgrad.named_scope`). Arguments are arrays, numbers or containers of them. As under `jit`, the function does not
     see the values of arrays; it sees those of Python numbers. With arguments of other kinds, or without a
     transformation around it, `fun` is called directly, in the scope of its name.
+
+    Arrays leave the call by its result alone: using one that `fun` has stored elsewhere, as a layer that creates its
+    parameters does, raises `LeakedTracerError`. `fxgrad.named_scope(name)(fun)` only names the operations, as jax's
+    `named_call` does.
 
     >>> import fxgrad, fxgrad.numpy as fnp
     >>> layer = fxgrad.named_call(lambda x: fnp.sin(x) * 2.0, name="layer")
@@ -41,7 +49,7 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
         if any(leaf_aval(leaf) is None for leaf in leaves) or innermost_for(leaves) is None:
             with named_scope(shown):
                 return fun(*args, **kwargs)
-        return record_named_call("named_call", fun, shown, args, kwargs)
+        return record_named_call("named_call", fun, shown, args, kwargs, _NamedCallTape)
     return call
 
 

@@ -54,6 +54,7 @@ from fxgrad.engine.frontend.flat import (
     refuse_repeated_effects,
     trace_flat,
 )
+from fxgrad.engine.higher_order.custom import has_backward_rules
 from fxgrad.engine.higher_order.safe_call import map_inside_safe_call, without_safe_calls
 from fxgrad.engine.higher_order.saving import kept_always
 from fxgrad.engine.ops.structural import instantiate_zeros
@@ -375,12 +376,14 @@ class Differentiation:
         """Return whether to take the slope of a gradient in forward mode: it is one number by one number.
 
         The equations of nested reverse modes double with each order, those of forward mode are added. A first
-        derivative is taken in reverse mode all the same, as that of any other function.
+        derivative is taken in reverse mode all the same, as that of any other function, and so is that of a program
+        with rules for reverse mode alone.
         """
         moving = list(itertools.compress(program.in_avals, wrt))
         return self._is_of_gradient and not computed and len(moving) == len(program.out_avals) == 1 and (
             moving[0].shape == () and moving[0].strong() == program.out_avals[0].strong()
-            and dtypes.is_floating(moving[0].dtype) and not calls_user_code(program))
+            and dtypes.is_floating(moving[0].dtype)
+            and not calls_user_code(program) and not has_backward_rules(program))
 
 
 def plan_within_budget(what: str, fun: Callable[..., Any], traced: TracedCall, budget: int) -> TracedCall:

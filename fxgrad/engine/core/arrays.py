@@ -192,16 +192,20 @@ _WEAK_SCALARS = frozenset({np.float64, np.complex128})
 
 
 def returns_array(function: Callable[..., Any], of_operands: bool = False) -> Callable[..., Any]:
-    """Decorate a function that makes an array without primitives: its result becomes an `Array`.
+    """Decorate a function that makes arrays without primitives: its result, or each of several, becomes an `Array`.
 
     One `of_operands` makes weakly typed results of these: they stay weak.
     """
-    @functools.wraps(function)
-    def wrapper(*args: Any, **options: Any) -> Any:
-        result = function(*args, **options)
+    def own(result: Any) -> Any:
         if of_operands and type(result) in WEAK_CLASSES:
             return result
         return freeze_result(result, [result])  # it may be a caller's array, which stays writable
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **options: Any) -> Any:
+        result = function(*args, **options)
+        kind = type(result)
+        return kind(map(own, result)) if kind is tuple or kind is list else own(result)
     return wrapper
 
 

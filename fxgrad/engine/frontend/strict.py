@@ -114,8 +114,8 @@ def as_integers(name: str, values: Any) -> Shape:
 
 
 def as_sizes(name: str, values: Any) -> Shape:
-    """Return the sizes of a new array; raise `ShapeError` for negative ones."""
-    return as_new_shape(name, as_integers(name, values))
+    """Return the sizes of a new array, given as one integer or several; raise `ShapeError` for negative ones."""
+    return as_new_shape(name, values if isinstance(values, int | np.integer) else as_integers(name, values))
 
 
 def as_dtype_or_none(dtype: Any) -> DType | None:

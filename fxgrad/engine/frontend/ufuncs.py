@@ -101,14 +101,23 @@ class Elementwise:
     array([11.,  2.])
     """
 
-    def __init__(self, function: Function, name: str, nin: int, doc: str, module: str, users: bool = False) -> None:
+    def __init__(self, function: Function, name: str, nin: int, doc: str, module: str, users: bool = False,
+                 nout: int = 1, identity: Any = None) -> None:
         # The operations of a user's function depend on more than its arguments.
         self.users = users
         self.function = function if users or function in _recalling else replay_calls(
             replay_on_values(function, of_arrays=True), captures=True)
-        self.nin = nin
         self.__name__ = self.__qualname__ = name
+        ufunc = self._numpys()
+        self.nin = self.nargs = nin
+        self.nout: int = nout if ufunc is None else ufunc.nout
+        self.identity = identity if ufunc is None else ufunc.identity
         self.__doc__, self.__module__ = doc, module
+
+    def _numpys(self) -> Any:
+        """Return NumPy's ufunc of the same name, or None."""
+        ufunc = None if self.users else getattr(np, self.__name__, None)
+        return ufunc if isinstance(ufunc, np.ufunc) else None
 
     def __call__(self, *given: Any, **options: Any) -> Any:
         if options:
@@ -127,8 +136,7 @@ class Elementwise:
             raise ArgumentError(at_user_line(f"{self.__name__} has no option {', '.join(ignored)}; it has dtype="))
         refuse_out(self.__name__, out)
         refuse_where(self.__name__, where)
-        ufunc = None if self.users else getattr(np, self.__name__, None)
-        return self.function(*loop_operands(ufunc, given, dtype, casting))
+        return self.function(*loop_operands(self._numpys(), given, dtype, casting))
 
     def reduce(self, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
                **options: Any) -> Any:

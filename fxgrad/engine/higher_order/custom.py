@@ -18,6 +18,7 @@ from fxgrad.engine.core.cache_keys import StructuralKey, tree_key
 from fxgrad.engine.core.parameter_classes import declare_parameter_class
 from fxgrad.engine.core.primitive import Cost, Primitive, register
 from fxgrad.engine.core.program import Program, Variable
+from fxgrad.engine.core.program_properties import program_property
 from fxgrad.engine.core.regions import Region, dependent_variables, dependent_within, region_roles, whole_region
 from fxgrad.engine.core.sources import in_place
 from fxgrad.engine.core.symbolic import Linear, Zero
@@ -353,6 +354,13 @@ custom_vjp_p = register(Primitive(
     name="custom_vjp", abstract=_abstract, numpy=run_with_numpy, xla=emit_inline, jvp=_custom_vjp_jvp,
     transpose=_transpose, batch=_custom_vjp_batch, cost=_cost, regions=_regions))
 region_roles.enter(("call",), custom_vjp_p)
+
+
+@program_property
+def has_backward_rules(program: Program) -> bool:
+    """Return whether `program` calls functions that have a rule for reverse mode and none for forward mode."""
+    return any(not getattr(equation.params["rule"], "gives_tangents", False) if equation.primitive is custom_vjp_p else
+               any(map(has_backward_rules, equation.programs)) for equation in program.equations)
 
 
 class BatchedVjpRule(_BatchedRule):

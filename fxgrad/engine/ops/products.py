@@ -262,8 +262,9 @@ def _dot_snippet(avals: Sequence[Aval], params: dict[str, Any]) -> Snippet | Non
     return Snippet(f"{left}.dot({right}{{out}})", row_major=True, takes_stored=True)
 
 
-PRECISIONS = ("default", "high", "highest", "fastest", "bfloat16", "bfloat16_3x", "tensorfloat32", "float32")
-"""The names of precisions: those of `lax.Precision`, and further names that jax gives them."""
+PRECISIONS = {"default": 0, "high": 1, "highest": 2, "fastest": 0, "bfloat16": 0, "bfloat16_3x": 1, "tensorfloat32": 1,
+              "float32": 2}
+"""The values of `lax.Precision` by name: its own names, and further ones that jax gives them."""
 ALGORITHMS = (
     "ANY_F8_ANY_F8_F32", "ANY_F8_ANY_F8_F32_FAST_ACCUM", "ANY_F8_ANY_F8_ANY", "ANY_F8_ANY_F8_ANY_FAST_ACCUM",
     "F16_F16_F16", "F16_F16_F32", "BF16_BF16_BF16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6",

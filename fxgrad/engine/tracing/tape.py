@@ -129,6 +129,7 @@ class Tape:
     """
 
     takes_effects = True
+    leak_cure = ""  # what else errors advise about values that leave the function by other ways than its result
     # Defaults that most calls never change are class attributes: a tape is made for every call of a transformed
     # function.
     closed, interned, literals, shown, _collects = False, True, False, False, False

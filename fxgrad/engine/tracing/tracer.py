@@ -223,7 +223,7 @@ def leak_error(tracer: Tracer) -> errors.LeakedTracerError:
     return errors.LeakedTracerError(user_lines.at_user_line(
         f"a traced array ({tracer.aval}) of {name}, {where}, was used after {name} had "
         "returned. Return the value from the function (has_aux=True allows values beside the result) "
-        "and do not store it elsewhere"))
+        f"and do not store it elsewhere{tracer.tape.leak_cure}"))
 
 
 def aval_of(value: Any) -> Aval:

@@ -11,6 +11,7 @@ from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.operands import (
     as_array_operand,
     as_integer,
+    as_result,
     common_shape,
     inexact_operands,
     new_array,
@@ -261,7 +262,7 @@ def matrix_power(a: Any, n: int) -> Any:
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ShapeError(at_user_line(f"matrix_power: an array of shape {shape}; square matrices are needed"))
     if not count:
-        return broadcast_to(eye(shape[-1], dtype=aval_of(a).dtype), shape)
+        return as_result(broadcast_to(eye(shape[-1], dtype=aval_of(a).dtype), shape))
     if count < 0:
         a, count = inv(a), -count
     result = None

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.arrays import freeze_result
 from fxgrad.engine.frontend.operands import (
     as_array_operand,
     as_integer,
@@ -29,7 +30,7 @@ from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.numpy.arithmetic import divide, subtract
-from fxgrad.numpy.creation import array, asarray
+from fxgrad.numpy.creation import array
 from fxgrad.numpy.elementwise import absolute
 from fxgrad.numpy.rearranging import take
 from fxgrad.numpy.shaping import atleast_1d, atleast_2d, flip
@@ -238,7 +239,7 @@ def block_diag(*arrs: Any) -> Any:
 
 def _constant(values: Any, dtype: Any = None) -> Any:
     """Return numbers computed with NumPy, in the default dtype; a constant of the program that is traced."""
-    return asarray(np.asarray(values).astype(default_float_dtype() if dtype is None else dtype))
+    return freeze_result(np.asarray(values).astype(default_float_dtype() if dtype is None else dtype))
 
 
 def hilbert(n: int) -> Any:

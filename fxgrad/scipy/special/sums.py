@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core.arrays import freeze_result
 from fxgrad.engine.frontend.operands import (
     as_array_operand,
     axes_of,
@@ -148,4 +149,4 @@ def bernoulli(n: int) -> Any:
     if last > 256:
         raise ArgumentError(at_user_line(f"bernoulli: n={last} is too large; B_n overflows from n = 260 on"))
     with np.errstate(over="ignore"):
-        return np.array([float(number) for number in numbers]).astype(dtypes.default_float())
+        return freeze_result(np.array([float(number) for number in numbers]).astype(dtypes.default_float()))

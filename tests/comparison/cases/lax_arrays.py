@@ -23,7 +23,7 @@ CASES: dict[str, list[Case]] = {
     "split": [Case(A(2, 5), (2, 3), 1)], "unstack": [Case(A(2, 3)), Case(A(2, 3), 1)],
     "concatenate": [Case([A(2, 3), A(1, 3)], 0)], "stack": [Case([A(3), A(3)], 1)],
     "iota": [Case(D, 4)], "broadcasted_iota": [Case(D, (2, 3), 1)],
-    "full": [Case((2,), 1.5, dtypes=ONE), Case((2,), 3, D)], "full_like": [Case(A(2, 3), 2)],
+    "full": [Case((2,), 1.5, dtypes=ONE), Case(2, 1.5, dtypes=ONE), Case((2,), 3, D)], "full_like": [Case(A(2, 3), 2)],
     "empty": [Case((2, 0), D)],
     "convert_element_type": [Case(A(2, 3), "float32"), Case(A(2, 3), "int32")],
     "bitcast_convert_type": [Case(A(3), "int32"), Case(A(3), "uint8")],

@@ -50,11 +50,13 @@ CASES: dict[str, list[Case]] = {
     "polyval": [Case(A(3), A(2, 3))],
     "polyadd": [Case(A(3), A(2))], "polysub": [Case(A(3), A(2))], "polymul": [Case(A(3), A(2))],
     "polyder": [Case(A(4))], "polyint": [Case(A(4))],
-    "poly": [Case(A(3), dtypes=("float32", "float64", "complex64"))],
+    "poly": [Case(A(3), dtypes=("float32", "float64", "complex64")), Case(A(), dtypes=("float32",))],
     "polydiv": [Case(A(4), A(2, low=1), dtypes=("float32", "float64"))],
     "polyfit": [Case(np.arange(5, dtype=np.float32), A(5), 2, dtypes=("float32",), tolerance=100)],
     "roots": [Case(np.array([1.0, -3.0, 2.0], np.float32), dtypes=("float32",), strip_zeros=False,
-                   seen=lambda x: x.sum())],
+                   seen=lambda x: x.sum()),
+              *[Case(np.array(p, np.float32), dtypes=("float32",), strip_zeros=False)
+                for p in ([0.0, 1.0, 2.0], [0.0, 0.0, 2.0, 3.0], [0.0, 3.0, 0.0, 0.0], [0.0, 0.0], [2.0, 1.0, 0.0])]],
     "vander": [Case(A(3), 3)],
     # Newer versions of jax refuse vectors in the plane.
     "cross": [Case(A(2, 3), A(2, 3)), *([Case(A(2), A(3))] if jax.__version_info__ < (0, 11) else [])],

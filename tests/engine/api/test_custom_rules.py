@@ -194,6 +194,59 @@ def test_functions_with_bound_keywords_may_have_rules() -> None:
         "them by position")
 
 
+def test_arguments_by_name_after_one_that_is_left_out() -> None:
+    def results(m: Any) -> list[Any]:
+        def f(x: Any, axis: Any = None, scale: Any = 2.0, power: Any = 3) -> Any:
+            return x ** power * scale if axis is None else x
+
+        forward, reverse = m.custom_jvp(f, nondiff_argnums=(1, 3)), m.custom_vjp(f, nondiff_argnums=(1, 3))
+        batched = m.custom_batching.custom_vmap(lambda x, y=2.0, z=5.0: x * y * z)
+        batched.def_vmap(lambda size, mapped, x, y, z: (x - y - z, True))
+        forward.defjvp(lambda axis, power, primals, tangents: (forward(primals[0], axis, primals[1], power),
+                                                               power * tangents[0] + 5 * primals[1]))
+        reverse.defvjp(lambda x, axis, scale, power: (f(x, axis, scale, power), scale),
+                       lambda axis, power, scale, ct: (power * ct * scale, ct))
+        return [each for g in (forward, reverse) for each in (
+            g(2.0, power=2), m.grad(partial(g, power=4))(2.0), m.grad(partial(g, scale=3.0))(2.0))] + [
+            m.vmap(lambda x: batched(x, z=1.0))(np.ones(2, np.float32))]
+    assert_equal(results(fxgrad), results(jax))
+
+
+@pytest.mark.slow
+def test_second_derivatives_of_a_number_by_rules_for_reverse_mode() -> None:
+    """`jax.grad(jax.grad(newton_sqrt))` of jax's page on custom derivatives, and a rule that is not linear."""
+    def results(m: Any, lib: Any) -> list[Any]:
+        @partial(m.custom_vjp, nondiff_argnums=(0,))
+        def fixed_point(f: Any, a: Any, guess: Any) -> Any:
+            return m.lax.while_loop(lambda pair: lib.abs(pair[0] - pair[1]) > 1e-6,
+                                    lambda pair: (pair[1], f(a, pair[1])), (guess, f(a, guess)))[1]
+
+        def backward(f: Any, kept: Any, ct: Any) -> Any:
+            a, found = kept
+            solved = fixed_point(partial(iteration, f), (a, found, ct), ct)
+            return m.vjp(lambda a: f(a, found), a)[1](solved)[0], lib.zeros_like(found)
+
+        def iteration(f: Any, packed: Any, u: Any) -> Any:
+            a, found, ct = packed
+            return ct + m.vjp(lambda x: f(a, x), found)[1](u)[0]
+
+        def forward(f: Any, a: Any, guess: Any) -> Any:
+            found = fixed_point(f, a, guess)
+            return found, (a, found)
+        fixed_point.defvjp(forward, backward)
+
+        def root(a: Any) -> Any:
+            return fixed_point(lambda a, x: 0.5 * (x + a / x), a, a)
+
+        clipped = m.custom_vjp(lambda x: x ** 3)
+        clipped.defvjp(lambda x: (x ** 3, x), lambda x, ct: (lib.clip(3 * x ** 2 * ct, -5.0, 5.0),))
+        return [transform(m.grad(m.grad(f)))(2.0) for transform in (m.jit, lambda f: f) for f in (root, clipped)] + [
+            m.grad(m.grad(m.grad(root)))(2.0), m.jit(m.grad(m.grad(lambda x: clipped(lib.sin(x)))))(0.3)]
+    with jax.enable_x64(True):
+        expected = results(jax, jnp)
+    assert_equal(results(fxgrad, fnp), expected)
+
+
 def test_custom_vmap_takes_keywords_as_in_jax() -> None:
     def results(m: Any) -> list[Any]:
         @m.custom_batching.custom_vmap

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import re
 from collections.abc import Callable, Iterator
@@ -271,3 +272,28 @@ def test_named_calls_know_the_numbers_of_python() -> None:
     assert [equation.params["name"] for equation in program.equations] == ["layer"]
     assert fxgrad.jit(lambda x: named(x, True, times=3))(np.ones(2)).tolist() == [3.0, 3.0]
     assert fxgrad.grad(lambda x: named(x, True, times=3))(2.0) == 3.0
+
+
+def test_values_that_a_named_function_stores_leave_a_scope_but_no_call() -> None:
+    stored: dict[str, Any] = {}
+
+    def layer(x: Any) -> Any:
+        stored["w"] = np.sin(x) * 2.0
+        return x * stored["w"]
+
+    def model(layer: Callable[..., Any], x: Any) -> Any:
+        y = layer(x)
+        return np.sum(y * stored["w"])
+
+    scoped, called = fxgrad.named_scope("layer")(layer), fxgrad.named_call(layer)
+    expected = np.sum(4 * X * np.sin(X) ** 2)
+    for transform in (fxgrad.jit, lambda f: lambda x: fxgrad.value_and_grad(f)(x)[0],
+                      lambda f: lambda x: fxgrad.vmap(f)(x[None])[0]):
+        np.testing.assert_allclose(transform(functools.partial(model, scoped))(X), expected, rtol=1e-12)
+        with pytest.raises(fxgrad.errors.LeakedTracerError) as caught:
+            transform(functools.partial(model, called))(X)
+        assert re.sub(r"\.py:\d+", ".py:LINE", str(caught.value)) == (
+            "a traced array (f64[3]) of layer, made at test_named_scope.py:LINE (in layer), was used after layer had "
+            "returned. Return the value from the function (has_aux=True allows values beside the result) and do not "
+            "store it elsewhere. named_scope(name)(f) instead of named_call(f) only names the operations, and lets "
+            "values out\n  at test_named_scope.py:LINE (in model)")
