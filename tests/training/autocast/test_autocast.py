@@ -266,6 +266,18 @@ def test_rules_of_custom_functions_are_kept_and_cast() -> None:
                 if equation.primitive.name == "dot_general"} == {BF16}
 
 
+def test_a_rule_that_calls_a_compiled_function_keeps_values_and_tangents_apart() -> None:
+    @fxgrad.custom_jvp
+    def f(w: Any) -> Any:
+        return X @ w
+
+    both = fxgrad.jit(lambda w, tangent: (X @ w, 3 * (X @ tangent)))
+    f.defjvp(lambda primals, tangents: both(*primals, *tangents))
+    for g in (f, fxgrad.jit(f), fxgrad.checkpoint(f)):
+        found = fxgrad.grad(lambda w, g=g: np.sum(fxgrad.autocast(g)(w)))(W)
+        np.testing.assert_allclose(found, np.tile(3 * X[:, None], (1, 4)), rtol=0.03, atol=0.03)
+
+
 def test_the_rule_of_a_custom_batch_is_kept() -> None:
     @fxgrad.custom_batching.custom_vmap
     def f(x: Any) -> Any:
