@@ -16,6 +16,7 @@ from fxgrad.engine.control_flow.nodes import constant, define_function, placed
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
 from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
+from fxgrad.engine.pickling import named_or_parts
 from fxgrad.engine.tracebacks import shorten_traceback
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.transparency.sources import FUTURE, code_key, nested_codes, syntax_tree
@@ -69,6 +70,10 @@ class ConvertedFunction:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        """Pickle by name if a module has it, as any function; else by its parts."""
+        return named_or_parts(self)
 
     def __repr__(self) -> str:
         return f"<python_control_flow of {self.__wrapped__!r}>"  # type: ignore[attr-defined]
