@@ -16,6 +16,7 @@ import dis
 import enum
 import functools
 import hashlib
+import os
 import struct
 import sys
 import types
@@ -32,7 +33,7 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.primitive import Primitive, library
 from fxgrad.engine.pickling import import_object
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.user_lines import function_name, is_user_file
+from fxgrad.engine.user_lines import file_name, function_name, is_user_file
 
 LIBRARIES = frozenset({"fxgrad", "jax", "jaxlib", "ml_dtypes", "numpy", "opt_einsum", "scipy"})
 """Packages whose functions stand for themselves: their versions are in the key of an entry, fxgrad's by its sources."""
@@ -328,7 +329,7 @@ class Content:
         if _is_of_python(module) and not is_library:
             raise Unknown(_IMPURE_TEXT.format(f"{module}.{code.co_qualname}"))
         if not is_library and code.co_filename != "<string>":  # methods that dataclasses make
-            self.functions.append(f"{function_name(function)}, {code.co_filename}:{code.co_firstlineno}")
+            self.functions.append(f"{function_name(function)}, {place_text(code.co_filename, code.co_firstlineno)}")
         try:
             for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
                 self._write("cell", variable)
@@ -488,6 +489,11 @@ def _check_pure(name: str) -> None:
     module, _, last = name.rpartition(".")
     if (module == "builtins" and last in _IMPURE_BUILTINS) or name in _IMPURE_NAMES or name.startswith(_IMPURE_MODULES):
         raise Unknown(_IMPURE_TEXT.format(name.removeprefix("builtins.")))
+
+
+def place_text(file: str, line: int) -> str:
+    """Return a file with its folders and a line; a cell of a notebook, which is in no file, as `In[2]:1`."""
+    return f"{file if os.path.exists(file) else file_name(file)}:{line}"
 
 
 def _digest_of_key(value: Any) -> str:
