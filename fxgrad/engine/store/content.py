@@ -492,8 +492,9 @@ def _check_pure(name: str) -> None:
 
 
 def place_text(file: str, line: int) -> str:
-    """Return a file with its folders and a line; a cell of a notebook, which is in no file, as `In[2]:1`."""
-    return f"{file if os.path.exists(file) else file_name(file)}:{line}"
+    """Return a file with its folders and a line; a cell of a notebook as `In[2]:1`."""
+    name = file_name(file)
+    return f"{file if name == os.path.basename(file) else name}:{line}"
 
 
 def _digest_of_key(value: Any) -> str:
