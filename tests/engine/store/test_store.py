@@ -387,6 +387,15 @@ def test_settings_of_the_store(tmp_path, monkeypatch) -> None:
     assert fxgrad.config.read("executable_store") is None
 
 
+def test_what_is_no_function_and_no_folder_is_refused() -> None:
+    with pytest.raises(ArgumentError) as raised:
+        fxgrad.explain_store(loss(X, X))
+    assert str(raised.value).split("\n")[0] == (
+        "explain_store takes a function, got a float64. Write explain_store(f)(x), not explain_store(f(x))")
+    with pytest.raises(ValueError, match=r"^executable_store must be the path of a folder, or None, got 3$"):
+        fxgrad.config.update("executable_store", 3)
+
+
 def test_explanations() -> None:
     explained = fxgrad.explain_store(fxgrad.jit(fxgrad.grad(loss)))(X, X)
     line = loss.__code__.co_firstlineno

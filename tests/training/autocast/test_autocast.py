@@ -320,8 +320,8 @@ def test_what_is_no_policy_is_refused() -> None:
     for call, message in (
             (lambda: fxgrad.autocast(lambda w, x: x)(1.0, "a"), ("autocast: x is a str, where an array or a number is "
              "needed. Pass it by closure (functools.partial), or leave it out of the arguments that are transformed")),
-            (lambda: fxgrad.autocast(np.sin, np.float32), ("autocast: float32 is no half precision. Write "
-             "dtype=fxgrad.dtypes.bfloat16 or dtype=np.float16")),
+            (lambda: fxgrad.autocast(np.sin, np.float32), ("autocast: float32 is no half precision. Take "
+             "fxgrad.dtypes.bfloat16 or np.float16")),
             (lambda: fxgrad.autocast(np.sin, "nonsense"), ("autocast: the policy is 'nonsense', where one of "
              "fxgrad.autocast_policies is needed, or a dtype of half precision: "
              "fxgrad.autocast(f, fxgrad.autocast_policies.bfloat16)")),
