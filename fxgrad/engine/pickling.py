@@ -72,13 +72,6 @@ def is_importable(function: Any) -> bool:
     return there is function and function.__module__ not in modules_left_behind()
 
 
-def named_or_parts(function: Any) -> Any:
-    """Return what `__reduce__` of a wrapper returns: its name, if a module has it under that, or else its parts."""
-    if is_importable(function):
-        return function.__qualname__
-    return object.__new__, (type(function),), function.__dict__
-
-
 copyreg.pickle(ContextVar, _reduce_context_variable)
 
 

@@ -21,6 +21,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.reverse import value_and_grad as _value_and_grad
 from fxgrad.engine.frontend.operands import as_array_operand, shape_of
+from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, named_as
 from fxgrad.errors import ArgumentError, TreeError
 
@@ -210,10 +211,12 @@ def select(finite: Any, new: Tree, old: Tree) -> Tree:
     >>> fxgrad.loss_scaling.select(False, {"w": np.array([np.nan])}, {"w": np.array([1.0])})
     {'w': array([1.])}
     """
-    if tree.structure(new) != tree.structure(old):
+    made: TreeDef = tree.structure(new)
+    before: TreeDef = tree.structure(old)
+    if made != before:
         raise TreeError(at_user_line(
-            f"loss_scaling.select: new is {tree.structure(new)}, and old is {tree.structure(old)}, where equal "
-            "containers are needed. Write select(finite, (params_after, state_after), (params, state))"))
+            f"loss_scaling.select: new is {made}, and old is {before}, where equal containers are needed. Write "
+            "select(finite, (params_after, state_after), (params, state))"))
     return tree.map(lambda one, other: fnp.where(finite, one, other), new, old)
 
 

@@ -23,7 +23,7 @@ from fxgrad.engine.frontend.flat import LEAF, TracedCall, check_leaf, function_o
 from fxgrad.engine.higher_order.custom import Flat, custom_jvp_p, custom_vjp_p, separate_tangents
 from fxgrad.engine.ops import arithmetic
 from fxgrad.engine.ops.structural import convert, instantiate_zeros
-from fxgrad.engine.pickling import named_or_parts
+from fxgrad.engine.pickling import is_importable
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.interning import MAX_FUNCTIONS
 from fxgrad.engine.tracing.tape import aval_of, bind
@@ -164,7 +164,9 @@ class _CustomDerivative(WithRule):
 
     def __reduce__(self) -> Any:
         """Pickle by name if a module has it, as any function; else by its parts."""
-        return named_or_parts(self)
+        if is_importable(self):
+            return getattr(self, "__qualname__")  # noqa: B009  (the function's, which no class declares)
+        return object.__new__, (type(self),), self.__dict__
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         bind_instance: Callable[..., Any] = functools.partial

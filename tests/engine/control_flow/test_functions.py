@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,20 @@ def half_or_zero(x):
 def test_a_decorated_function_is_pickled_by_its_name():
     assert pickle.loads(pickle.dumps(half_or_zero)) is half_or_zero
     assert fxgrad.jit(half_or_zero)(3.0) == 1.5
+
+
+UNPICKLABLE = threading.Lock()  # a global variable that nothing below reads
+
+
+def test_functions_pickled_by_value_take_no_other_globals_along():
+    cloudpickle = pytest.importorskip("cloudpickle")
+    scale = 3.0
+
+    @python_control_flow
+    def scaled(x):
+        return x * scale if x > 0 else x
+    for function in (scaled, jit(scaled)):
+        assert pickle.loads(cloudpickle.dumps(function))(2.0) == 6.0
 
 
 def test_batches_take_their_own_turns():
