@@ -85,7 +85,7 @@ class Dynamic(LossScale):
     """A number that adapts: doubled after `growth_interval` good steps, halved after a bad one.
 
     `good_steps` counts the steps since it was last changed. It stays between `smallest` and the largest number that
-    float32 has.
+    float32 has. Raises `ArgumentError` for a number or a setting that is out of range or not of shape ().
 
     >>> import fxgrad
     >>> scaling = fxgrad.loss_scaling.Dynamic(1024.0, growth_interval=2)
@@ -114,7 +114,10 @@ class Dynamic(LossScale):
                     f"loss_scaling.Dynamic: {name} is {value!r}, where {needed} is needed"))
 
     def adjust(self, finite: Any) -> Dynamic:
-        """Return the state grown after enough good steps, and backed off after a bad one."""
+        """Return the state grown after enough good steps, and backed off after a bad one.
+
+        Raises `ArgumentError` unless `finite` is one bool.
+        """
         if shape_of(finite := as_array_operand(finite)) != ():
             raise ArgumentError(at_user_line(
                 f"loss_scaling.Dynamic.adjust: finite has the shape {shape_of(finite)}, where one bool is needed: "
@@ -206,6 +209,8 @@ def all_finite(values: Any) -> Any:
 
 def select(finite: Any, new: Tree, old: Tree) -> Tree:
     """Return `new` if the step was `finite`, else `old`: equal containers, of parameters or of an optimiser's state.
+
+    Raises `TreeError` for containers that differ.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.loss_scaling.select(False, {"w": np.array([np.nan])}, {"w": np.array([1.0])})
