@@ -118,6 +118,8 @@ def _set_transparent(value: Any) -> None:
 
 def _set_executable_store(value: Any) -> None:
     global executable_store
+    if value is not None and not isinstance(value, str | os.PathLike):
+        raise ValueError(f"executable_store must be the path of a folder, or None, got {value!r}")
     executable_store = None if value is None else os.fspath(value)
 
 

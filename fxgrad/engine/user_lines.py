@@ -62,10 +62,15 @@ def user_frame() -> FrameType | None:
     while frame is not None:
         filename = frame.f_code.co_filename
         known = _is_known(filename)  # most are: a call less for each frame
-        if known or (known is None and is_user_file(filename)):
+        if (known or (known is None and is_user_file(filename))) and not _is_of_dataclass(frame):
             return frame
         frame = frame.f_back
     return None
+
+
+def _is_of_dataclass(frame: FrameType) -> bool:
+    """Return whether a frame runs a method that Python made for a dataclass of the library."""
+    return frame.f_code.co_filename == "<string>" and frame.f_globals.get("__name__", "").startswith("fxgrad.")
 
 
 Place = tuple[Any, int] | None

@@ -7,12 +7,11 @@ cannot be read (a prompt, a deleted file), there are no names, and nothing fails
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType, MappingProxyType
 from typing import Any, NamedTuple
 
-from fxgrad.extend import Source, cached, parse_source, source_lines
+from fxgrad.extend import Source, cached, file_name, parse_source, source_lines
 
 Span = tuple[int | None, int | None, int | None, int | None]
 """First line, last line, first column, last column, as `co_positions` gives them."""
@@ -148,7 +147,7 @@ class Sources:
 
     def comment(self, source: Source) -> str:
         """Return the file and the line, as `model.py:12`."""
-        name = "".join(char if char.isprintable() else "?" for char in os.path.basename(source.filename))
+        name = "".join(char if char.isprintable() else "?" for char in file_name(source.filename))
         return f"{name}:{self.span(source)[0] or source.code.co_firstlineno}"
 
 

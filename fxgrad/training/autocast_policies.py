@@ -133,8 +133,8 @@ def half_dtype(dtype: Any) -> DType:
     found = dtypes.canonical(dtype)
     if not dtypes.is_floating(found) or found.itemsize > 2:
         raise ArgumentError(at_user_line(
-            f"autocast: {np.dtype(found).name} is no half precision. Write dtype=fxgrad.dtypes.bfloat16 or "
-            "dtype=np.float16"))
+            f"autocast: {np.dtype(found).name} is no half precision. Take fxgrad.dtypes.bfloat16 or "
+            "np.float16"))
     return found
 
 

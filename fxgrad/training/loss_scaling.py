@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,8 +20,10 @@ from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.reverse import value_and_grad as _value_and_grad
-from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import ArgumentError
+from fxgrad.engine.frontend.operands import as_array_operand, shape_of
+from fxgrad.engine.tree import TreeDef
+from fxgrad.engine.user_lines import at_user_line, named_as
+from fxgrad.errors import ArgumentError, TreeError
 
 __all__ = ["Dynamic", "LossScale", "Scaled", "Static", "all_finite", "select", "value_and_grad"]
 
@@ -82,7 +85,7 @@ class Dynamic(LossScale):
     """A number that adapts: doubled after `growth_interval` good steps, halved after a bad one.
 
     `good_steps` counts the steps since it was last changed. It stays between `smallest` and the largest number that
-    float32 has.
+    float32 has. Raises `ArgumentError` for a number or a setting that is out of range or not of shape ().
 
     >>> import fxgrad
     >>> scaling = fxgrad.loss_scaling.Dynamic(1024.0, growth_interval=2)
@@ -100,16 +103,25 @@ class Dynamic(LossScale):
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", _number("Dynamic", self.value))
         object.__setattr__(self, "good_steps", fnp.asarray(self.good_steps, np.int32))
-        for name, is_right, needed in (("growth_interval", self.growth_interval >= 1, "a count of at least 1"),
-                                       ("growth_factor", self.growth_factor >= 1, "a number of at least 1"),
-                                       ("backoff_factor", 0 < self.backoff_factor <= 1, "a number up to 1"),
-                                       ("smallest", self.smallest > 0, "a number above 0")):
-            if not is_right:
+        for name, kind, is_right, needed in (
+                ("growth_interval", Integral, lambda value: value >= 1, "an integer of at least 1"),
+                ("growth_factor", Real, lambda value: value >= 1, "a number of at least 1"),
+                ("backoff_factor", Real, lambda value: 0 < value <= 1, "a number up to 1"),
+                ("smallest", Real, lambda value: value > 0, "a number above 0")):
+            value = getattr(self, name)
+            if not isinstance(value, kind) or not is_right(value):
                 raise ArgumentError(at_user_line(
-                    f"loss_scaling.Dynamic: {name} is {getattr(self, name)}, where {needed} is needed"))
+                    f"loss_scaling.Dynamic: {name} is {value!r}, where {needed} is needed"))
 
     def adjust(self, finite: Any) -> Dynamic:
-        """Return the state grown after enough good steps, and backed off after a bad one."""
+        """Return the state grown after enough good steps, and backed off after a bad one.
+
+        Raises `ArgumentError` unless `finite` is one bool.
+        """
+        if shape_of(finite := as_array_operand(finite)) != ():
+            raise ArgumentError(at_user_line(
+                f"loss_scaling.Dynamic.adjust: finite has the shape {shape_of(finite)}, where one bool is needed: "
+                "fxgrad.loss_scaling.all_finite(gradients)"))
         is_due = self.good_steps + 1 >= self.growth_interval
         grown = self.value * np.float32(self.growth_factor)
         grown = fnp.where(is_due & fnp.isfinite(grown), grown, self.value)
@@ -169,6 +181,7 @@ def value_and_grad(fun: Callable[..., Any], argnums: int | Sequence[int] = 0, ha
                 f"loss_scaling.value_and_grad: the first argument is a {type(loss_scale).__name__}, where a loss scale "
                 "is needed, such as fxgrad.loss_scaling.Dynamic()"))
 
+        @named_as(fun)
         def with_scale(*given: Any, **keywords: Any) -> Any:
             result = fun(*given, **keywords)
             return loss_scale.scale(result[0] if has_aux else result), result
@@ -197,10 +210,18 @@ def all_finite(values: Any) -> Any:
 def select(finite: Any, new: Tree, old: Tree) -> Tree:
     """Return `new` if the step was `finite`, else `old`: equal containers, of parameters or of an optimiser's state.
 
+    Raises `TreeError` for containers that differ.
+
     >>> import numpy as np, fxgrad
     >>> fxgrad.loss_scaling.select(False, {"w": np.array([np.nan])}, {"w": np.array([1.0])})
     {'w': array([1.])}
     """
+    made: TreeDef = tree.structure(new)
+    before: TreeDef = tree.structure(old)
+    if made != before:
+        raise TreeError(at_user_line(
+            f"loss_scaling.select: new is {made}, and old is {before}, where equal containers are needed. Write "
+            "select(finite, (params_after, state_after), (params, state))"))
     return tree.map(lambda one, other: fnp.where(finite, one, other), new, old)
 
 
@@ -217,7 +238,12 @@ def _number(name: str, value: Any) -> Any:
     if isinstance(value, int | float) and not 0 < value < np.inf:
         raise ArgumentError(at_user_line(
             f"loss_scaling.{name}: the number is {value}, where one above 0 is needed, such as 2.0**15"))
-    return fnp.asarray(value, np.float32)
+    number = fnp.asarray(value, np.float32)
+    if shape_of(number) != ():
+        raise ArgumentError(at_user_line(
+            f"loss_scaling.{name}: the number has the shape {shape_of(number)}, where one number is needed, such as "
+            "2.0**15"))
+    return number
 
 
 def _fill_state(kind: Any, **fields: Any) -> Any:

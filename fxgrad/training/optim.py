@@ -51,7 +51,6 @@ class Optimizer(NamedTuple):
 
 def _optimizer(what: str, init: Callable[[Parameters], Any], step: Callable[..., tuple[Parameters, Any]]) -> Optimizer:
     """Return the optimizer of a formula, which gets parameters and gradients of one dtype, of 32 bits at least."""
-    @_with_names
     def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
         _check_match(what, gradients, params)
         if all(map(_is_as_needed, tree.leaves(params), tree.leaves(gradients))):
@@ -71,7 +70,8 @@ def _optimizer(what: str, init: Callable[[Parameters], Any], step: Callable[...,
             _check_kept(what, parameter, value)
         return moved, after
 
-    return Optimizer(lambda params: init(tree.map(_widen, params)), update)
+    update.__qualname__ = f"{what}.update"  # errors of calls have it
+    return Optimizer(lambda params: init(tree.map(_widen, params)), _with_names(update))
 
 
 def _check_state(what: str, state: Any, first: Any) -> None:
@@ -552,8 +552,9 @@ def _check(what: str, **settings: float) -> None:
         is_known = isinstance(value, int | float | np.number)
         is_unknown = hasattr(value, "dtype") or (name == "rate" and callable(value))  # or an array of the user's
         if not (0 <= value < most or (name == "limit" and value == math.inf) if is_known else is_unknown):
+            given = repr(value) if isinstance(value, str) else value
             raise ArgumentError(at_user_line(
-                f"{what}: {name} is {value}, where a number from 0{' to below 1' if most == 1 else ' on'} is needed"))
+                f"{what}: {name} is {given}, where a number from 0{' to below 1' if most == 1 else ' on'} is needed"))
 
 
 def _check_steps(what: str, steps: int, warmup: int = 0) -> None:

@@ -145,10 +145,13 @@ def test_cells_by_the_public_names_of_ipython(monkeypatch: pytest.MonkeyPatch) -
         get_ipython = staticmethod(Shell)
 
     monkeypatch.setitem(sys.modules, "IPython", Notebook)
-    source = "def f(x):\n    return x[5]\n"
+    source = "def f(x):\n    return x[5]\ndef twice(key):\n    return normal(key) + normal(key)\n"
     linecache.cache["<ipython-input-7-0123>"] = (len(source), None, source.splitlines(keepends=True), "")
-    space: dict[str, Any] = {}
+    space: dict[str, Any] = {"normal": fxgrad.random.normal}
     exec(compile(source, "<ipython-input-7-0123>", "exec"), space)
+    with pytest.raises(errors.KeyReuseError, match=r"by bits at In\[7\]:4 \(in twice\), and by bits at In\[7\]:4 "):
+        fxgrad.debug.check_key_reuse(space["twice"])(fxgrad.random.key(0))
+    assert fxgrad.explain_store(space["f"])(np.ones(3)).functions == ("f, In[7]:1",)
     with pytest.raises(errors.IndexingError, match=r"at In\[7\]:2 \(in f\)"):
         fxgrad.grad(space["f"])(np.ones(3))
     with pytest.raises(errors.IndexingError, match=r"at test_tracebacks\.py:"):

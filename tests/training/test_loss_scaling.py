@@ -10,7 +10,7 @@ import pytest
 
 import fxgrad
 from fxgrad import loss_scaling
-from fxgrad.errors import ArgumentError
+from fxgrad.errors import ArgumentError, TreeError
 from tests.support.worked import example
 
 F32 = np.dtype(np.float32)
@@ -106,12 +106,38 @@ def test_what_is_no_scale_is_refused() -> None:
     for call, message in (
             (lambda: loss_scaling.Static(0.0), ("loss_scaling.Static: the number is 0.0, where one above 0 is needed, "
              "such as 2.0**15")),
-            (lambda: loss_scaling.Dynamic(growth_interval=0), ("loss_scaling.Dynamic: growth_interval is 0, where a "
-             "count of at least 1 is needed")),
+            (lambda: loss_scaling.Dynamic(growth_interval=0), ("loss_scaling.Dynamic: growth_interval is 0, "
+             "where an integer of at least 1 is needed")),
+            (lambda: loss_scaling.Dynamic(growth_interval=2.5), ("loss_scaling.Dynamic: growth_interval is 2.5, where "
+             "an integer of at least 1 is needed")),
+            (lambda: loss_scaling.Dynamic(backoff_factor="half"), ("loss_scaling.Dynamic: backoff_factor is 'half', "
+             "where a number up to 1 is needed")),
+            (lambda: loss_scaling.Dynamic(np.ones(2)), ("loss_scaling.Dynamic: the number has the shape (2,), where "
+             "one number is needed, such as 2.0**15")),
+            (lambda: loss_scaling.Dynamic().adjust(np.isfinite(SLOPES)), ("loss_scaling.Dynamic.adjust: finite has the "
+             "shape (40,), where one bool is needed: fxgrad.loss_scaling.all_finite(gradients)")),
+            (lambda: loss_scaling.value_and_grad(vector)(loss_scaling.Static(), SLOPES), ("value_and_grad needs a "
+             "function with a scalar output, and vector returned f32[40]. Sum or average it, value_and_grad(lambda x: "
+             "np.sum(vector(x))), or use jacrev for all derivatives")),
             (lambda: loss_scaling.value_and_grad(half_loss)(SLOPES), ("loss_scaling.value_and_grad: the first argument "
              "is a ndarray, where a loss scale is needed, such as fxgrad.loss_scaling.Dynamic()"))):
-        with pytest.raises(ArgumentError, match=re.escape(message)):
+        with pytest.raises(ArgumentError) as raised:
             call()
+        text, place = str(raised.value).split("\n")
+        assert text == message
+        assert re.fullmatch(r"  at test_loss_scaling\.py:\d+ \(in .*\)", place)  # not in the method of a dataclass
+
+
+def vector(w: Any) -> Any:
+    return w * 2
+
+
+def test_containers_that_differ_are_refused() -> None:
+    with pytest.raises(TreeError) as raised:
+        loss_scaling.select(True, {"a": SLOPES}, {"b": SLOPES})
+    assert str(raised.value).split("\n")[0] == (
+        "loss_scaling.select: new is PyTreeDef({'a': *}), and old is PyTreeDef({'b': *}), where equal containers are "
+        "needed. Write select(finite, (params_after, state_after), (params, state))")
 
 
 @pytest.mark.slow

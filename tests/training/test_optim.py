@@ -394,7 +394,7 @@ MAKERS = "optimizer.init(params) makes the first state, optimizer.update the nex
     (lambda: optim.adamw(0.1, weight_decay={"w": 0.1, "b": 0.0}),
      "adamw: weight_decay is {'w': 0.1, 'b': 0.0}, where a number from 0 on is needed"),
     (lambda: optim.sgd(None), "sgd: rate is None, where a number from 0 on is needed"),
-    (lambda: optim.lion(beta1="0.9"), "lion: beta1 is 0.9, where a number from 0 to below 1 is needed"),
+    (lambda: optim.lion(beta1="0.9"), "lion: beta1 is '0.9', where a number from 0 to below 1 is needed"),
     (lambda: optim.sgd(-0.1), "sgd: rate is -0.1, where a number from 0 on is needed"),
     (lambda: optim.clip([1.0], -1.0), "clip: limit is -1.0, where a number from 0 on is needed"),
     (lambda: optim.clip_by_norm([1.0], -1.0), "clip_by_norm: limit is -1.0, where a number from 0 on is needed"),

@@ -83,6 +83,5 @@ def _program_error(program: Program, index: int, problem: str) -> ProgramError:
     for number, neighbour in enumerate(program.equations[first:index + 3], first):
         lines.append(f"  {'->' if number == index else '  '} {number}: {neighbour!r}")
     if equation.source is not None:
-        lines.append(f"  at {equation.source.filename.rsplit('/', 1)[-1]}:{equation.source.line} "
-                     f"(in {equation.source.code.co_name})")
+        lines.append(f"  at {equation.source.place} (in {equation.source.code.co_name})")
     return ProgramError("\n".join(lines))

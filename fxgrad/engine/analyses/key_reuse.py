@@ -217,8 +217,7 @@ def _unwrapped_ids(ids: Ids) -> Ids:
 
 
 def _place_text(source: Source | None) -> str:
-    return "a line that is not known" if source is None else \
-        f"{source.filename.rsplit('/', 1)[-1]}:{source.line} (in {source.code.co_name})"
+    return "a line that is not known" if source is None else f"{source.place} (in {source.code.co_name})"
 
 
 def _reuse_error(first: tuple[str, Source | None], second: tuple[str, Source | None]) -> KeyReuseError:

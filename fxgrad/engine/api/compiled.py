@@ -11,6 +11,7 @@ from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.jitted_functions import JittedFunction, dispatching
 from fxgrad.engine.api.stored import StoreExplanation
 from fxgrad.engine.api.switches import Jitted
+from fxgrad.engine.frontend.flat import require_function
 
 
 def jit(fun: Callable[..., Any] | None = None, *, in_shardings: Any = None, out_shardings: Any = None,
@@ -82,6 +83,7 @@ def explain_store(fun: Callable[..., Any]) -> Callable[..., StoreExplanation]:
     >>> print(fxgrad.explain_store(lambda x: x + np.random.normal())(1.0).reason)
     it uses numpy.random.RandomState.normal, whose results or effects its content does not decide
     """
+    require_function("explain_store", fun)
     found = _state_of(fun)
     if found is None:
         return explain_store(jit(fun))

@@ -336,6 +336,8 @@ def shared_stages(program: Program, moving: Sequence[bool]) -> Stages | None:
         half: Linearized = linearize_program(every, (*moving,)).extra
         avals = half.linear.in_avals[half.linear.captured:]
         width = sum(aval.size for aval in avals)
+        if not width:
+            return None  # there is no direction
         starts = np.cumsum([0, *(aval.size for aval in avals)])
         values, _ = dependences(half.linear, [*[None] * half.linear.captured, *(
             identity(aval.shape, int(start), width) for aval, start in zip(avals, starts, strict=False))], width)

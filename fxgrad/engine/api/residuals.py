@@ -193,7 +193,7 @@ def _defining_equation(program: Program, var: Variable) -> Equation:
 
 
 def _line_text(source: Source | None) -> str:
-    return "?" if source is None else f"{source.filename.rsplit('/', 1)[-1]}:{source.line}"
+    return "?" if source is None else source.place
 
 
 @hide_frames

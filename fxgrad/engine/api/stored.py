@@ -24,10 +24,11 @@ from fxgrad.engine import config, tree
 from fxgrad.engine.api.jitted_calls import JittedCall
 from fxgrad.engine.api.reverse import before_derivatives
 from fxgrad.engine.caches import Cache
+from fxgrad.engine.core.analysis import facts_of_users
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.executors.platforms import default_device
 from fxgrad.engine.executors.xla import is_jax_tracer, x64
-from fxgrad.engine.store.content import Content, Unknown
+from fxgrad.engine.store.content import Content, Unknown, place_text
 from fxgrad.engine.store.environment import environment
 from fxgrad.engine.store.folder import Folder
 from fxgrad.engine.tracing import observers
@@ -77,6 +78,7 @@ def key_of_call(function: Callable[..., Any], options: dict[str, Any], call: Jit
         # The arguments with types in the place of arrays: containers of users' classes are looked at as objects. The
         # types are numbered, since a class may flatten in another order than before.
         content.add(tree.unflatten(call.split.structure, [*enumerate(avals)]))
+        content.add(facts_of_users())
         content.add(repr(environment()))
         return content.digest()
     except RecursionError:
@@ -197,7 +199,7 @@ def explain(function: Callable[..., Any], options: dict[str, Any], call: JittedC
             raise Unknown("an argument is no array and no number")
         key = key_of_call(function, options, call, avals, content)
     except Unknown as unknown:
-        place = f"{unknown.file}:{unknown.line}: " if unknown.line else ""
+        place = f"{place_text(unknown.file, unknown.line)}: " if unknown.line else ""
         return StoreExplanation(False, f"the store does not keep {name}: {place}{unknown.reason}", "", unknown.reason,
                                 unknown.file, unknown.line)
     functions = tuple(content.functions)

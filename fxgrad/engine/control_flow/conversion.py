@@ -16,6 +16,7 @@ from fxgrad.engine.control_flow.nodes import constant, define_function, placed
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
 from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
+from fxgrad.engine.pickling import is_importable
 from fxgrad.engine.tracebacks import shorten_traceback
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.transparency.sources import FUTURE, code_key, nested_codes, syntax_tree
@@ -45,14 +46,19 @@ def converted(function: FunctionType) -> FunctionType:
 
 
 class ConvertedFunction:
-    """A function with converted control flow; called as the original."""
+    """A function with converted control flow, `result` if that is known; called as the original."""
 
-    def __init__(self, function: FunctionType) -> None:
+    def __init__(self, function: FunctionType, result: FunctionType | None = None) -> None:
         functools.update_wrapper(self, function)
-        self.__code__ = function.__code__  # programs are those of the function: without traced conditions, the same
-        self.__defaults__, self.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
-        self.__closure__, self.__globals__ = function.__closure__, function.__globals__
-        self.converted = converted(function)
+        self.converted = converted(function) if result is None else result
+
+    # Programs are those of the function: without traced conditions, the same. These are no entries of `__dict__`, which
+    # wrappers copy and pickle.
+    __code__ = property(lambda self: self.__wrapped__.__code__)
+    __defaults__ = property(lambda self: self.__wrapped__.__defaults__)
+    __kwdefaults__ = property(lambda self: self.__wrapped__.__kwdefaults__)
+    __closure__ = property(lambda self: self.__wrapped__.__closure__)
+    __globals__ = property(lambda self: self.__wrapped__.__globals__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -69,6 +75,12 @@ class ConvertedFunction:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        """Pickle by name if a module has it, as any function; else by the function and what it was converted to."""
+        if is_importable(self):
+            return getattr(self, "__qualname__")  # noqa: B009  (the function's, which no class declares)
+        return ConvertedFunction, (self.__wrapped__, self.converted)  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         return f"<python_control_flow of {self.__wrapped__!r}>"  # type: ignore[attr-defined]

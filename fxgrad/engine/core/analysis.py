@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from weakref import WeakSet
 
-from fxgrad.engine.core.primitive import MissingRule, Primitive
+from fxgrad.engine.core.primitive import MissingRule, Primitive, library
 from fxgrad.engine.user_lines import is_user_file
 
 Fact = TypeVar("Fact")
@@ -166,6 +166,13 @@ def _place() -> Place:
             is_user_file(frame.f_code.co_filename) or frame.f_code.co_name == "<module>"):
         frame = frame.f_back
     return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def facts_of_users() -> list[tuple[str, Primitive, Any]]:
+    """Return what users' code entered of the library's primitives: names of analyses, primitives and facts."""
+    return [(analysis.name, primitive, fact) for analysis in all_analyses() if not is_user_file(analysis.place.file)
+            for primitive, fact in analysis.entered().items()
+            if primitive in library and is_user_file(analysis.known(primitive).place.file)]
 
 
 def all_analyses() -> list[Analysis[Any]]:

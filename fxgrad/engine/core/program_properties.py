@@ -52,8 +52,7 @@ def program_property(find: Callable[[Program], Kind]) -> Callable[[Program], Kin
         try:
             found: Kind | None = program.attributes.get(find)
         except AttributeError:
-            require_program(find.__name__, program)
-            raise
+            found = require_program(find.__name__, program).attributes.get(find)
         if found is None:
             found = program.attributes[find] = find(program)
         return found

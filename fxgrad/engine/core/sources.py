@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -32,15 +33,23 @@ _REST_OF_SOURCE = Source((lambda: None).__code__, 0)[2:]
 
 
 def with_callers(source: Source | None) -> Source | None:
-    """Return the running line of the user with the calls around it, up to the first frame that is no user code."""
+    """Return the running line of the user with the calls around it, up to the first frame that is no user code.
+
+    Converted functions are called by code of the library, which is passed through.
+    """
     if source is None:
         return None
     callers = []
     frame = user_lines.user_frame()
-    while frame is not None and (frame := frame.f_back) is not None and user_lines.is_user_file(
-            frame.f_code.co_filename):
-        callers.append((frame.f_code, frame.f_lasti))
+    while frame is not None and (frame := frame.f_back) is not None:
+        if user_lines.is_user_file(frame.f_code.co_filename):
+            callers.append((frame.f_code, frame.f_lasti))
+        elif not frame.f_code.co_filename.startswith(_CONVERTED_CALLS):
+            break
     return source._replace(callers=tuple(callers))
+
+
+_CONVERTED_CALLS = os.path.join(user_lines.PACKAGE, "engine", "control_flow", "")
 
 
 def current_source() -> Source | None:

@@ -217,7 +217,9 @@ class TracedCall(NamedTuple):
 
     def rebuild(self, outputs: Sequence[Any]) -> Any:
         """Return `outputs` in the container that the function returned."""
-        return tree.unflatten(self.out_tree, without_literals(outputs))
+        result = tree.unflatten(self.out_tree, without_literals(outputs))
+        note_result(result)
+        return result
 
     def of_derived(self, derived: Derived, out_tree: TreeDef) -> TracedCall:
         """Return the trace of a function, given the program of it that was derived from this one."""

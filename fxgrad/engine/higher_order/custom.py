@@ -162,6 +162,38 @@ def separate_tangents(moving: int, outputs: int, name: str, program: Program, in
     return [*results[:outputs], *map(instantiate_zeros, tangents[outputs:])]
 
 
+def dual_function(rule: CustomJvpRule, marks: Sequence[bool], reached: list[bool]) -> Callable[..., list[Any]]:
+    """Return the rule as a function of primals and tangents that `marks` has, which returns outputs and tangents.
+
+    It returns nonzero tangents only, and sets `reached` to the mask of these.
+    """
+    count = len(marks)
+
+    def both(*values: Any) -> list[Any]:
+        avals = [aval_of(value) for value in values[:count]]
+        outputs, out_tangents = rule.jvp(values[:count], fill_zeros(avals, marks, values[count:]))
+        reached[:] = nonzero_mask(out_tangents)
+        return [*outputs, *nonzero_tangents(out_tangents)]
+    return both
+
+
+def apply_dual(function: Callable[..., Sequence[Any]], primals: Flat, tangents: Flat, name: str, reached: list[bool],
+               ) -> tuple[list[Any], list[Any]]:
+    """Return outputs and tangents of a rewritten jvp rule, the outputs computed apart from the tangents.
+
+    `function` is made of a `dual_function`, and `reached` is the mask that this sets.
+    """
+    moving = nonzero_tangents(tangents)
+    if needs_tangent_tape(primals, moving):
+        program, captured = trace_at(function, [*map(aval_of, [*primals, *moving])], mode=WITH_LITERALS)
+        inputs = [*captured, *primals, *moving]
+        separated = separate_tangents(len(moving), len(reached), name, program, inputs)
+        results = apply_equations(program, inputs) if separated is None else separated
+    else:
+        results = [*function(*primals, *moving)]
+    return dual_outputs([aval_of(output) for output in results[:len(reached)]], tuple(reached), results)
+
+
 def _custom_jvp_batch(size: int, values: list[Any], axes: list[int | None], *, program: Program, rule: CustomJvpRule,
                       ) -> tuple[list[Any], list[int | None]]:
     derived = batched_program(program, size, tuple(axes))
@@ -266,29 +298,15 @@ class BatchedJvpRule(_BatchedRule):
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
         """Return outputs and tangents with the batch axis first."""
         rule, size, axes, axis_name, masks = self._key
-        count = len(primals) - masks
         marks = nonzero_mask(tangents[masks:])
         reached: list[bool] = []
-
-        def both(*values: Any) -> list[Any]:
-            avals = [aval_of(value) for value in values[:count]]
-            outputs, out_tangents = rule.jvp(values[:count], fill_zeros(avals, marks, values[count:]))
-            reached[:] = nonzero_mask(out_tangents)
-            return [*outputs, *nonzero_tangents(out_tangents)]
+        both = dual_function(rule, marks, reached)
 
         def batched(*values: Any) -> list[Any]:
             return [put_axis(result, size, 0) for result in _apply_batched(
                 both, size, values[masks:], [*axes, *select_marked(axes, marks)], axis_name, values[:masks])]
 
-        moving = nonzero_tangents(tangents)
-        if needs_tangent_tape(primals, tangents):
-            program, captured = trace_at(batched, [*map(aval_of, [*primals, *moving])], mode=WITH_LITERALS)
-            inputs = [*captured, *primals, *moving]
-            results = separate_tangents(len(moving), len(reached), f"the jvp rule of {self.name}", program, inputs)
-            results = apply_equations(program, inputs) if results is None else results
-        else:
-            results = batched(*primals, *moving)
-        return dual_outputs([aval_of(output) for output in results[:len(reached)]], tuple(reached), results)
+        return apply_dual(batched, primals, tangents, f"the jvp rule of {self.name}", reached)
 
 
 # --- a library rule ---------------------------------------------------------------------------------------

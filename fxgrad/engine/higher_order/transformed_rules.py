@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.symbolic import Zero
-from fxgrad.engine.higher_order.custom import ByValue, Flat, custom_jvp_p, custom_vjp_p
+from fxgrad.engine.higher_order.custom import ByValue, Flat, apply_dual, custom_jvp_p, custom_vjp_p, dual_function
 from fxgrad.engine.higher_order.groups import nonzero_mask, nonzero_tangents, select_marked
 from fxgrad.engine.higher_order.mapped_rule import custom_vmap_p
 from fxgrad.engine.ops.structural import instantiate_zeros
@@ -45,18 +45,10 @@ class TransformedJvpRule(_Transformed):
 
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[list[Any], list[Any]]:
         """Return outputs and tangents of the types that the rule returns."""
-        rule, count, marks = self._key[0], len(primals), nonzero_mask(tangents)
-        zeros: list[Any] = []
-
-        def both(*values: Any) -> list[Any]:
-            avals = [aval_of(value) for value in values[:count]]
-            outputs, out_tangents = rule.jvp(values[:count], fill_zeros(avals, marks, values[count:]))
-            zeros[:] = [tangent if type(tangent) is Zero else None for tangent in out_tangents]
-            return [*outputs, *nonzero_tangents(out_tangents)]
-
-        results = self._apply(both, [*primals, *nonzero_tangents(tangents)])
-        outputs, nonzero = results[:len(zeros)], iter(results[len(zeros):])
-        return outputs, [next(nonzero) if zero is None else zero for zero in zeros]
+        reached: list[bool] = []
+        both = dual_function(self._key[0], nonzero_mask(tangents), reached)
+        return apply_dual(lambda *values: self._apply(both, values), primals, tangents,
+                          f"the jvp rule of {self.name}", reached)
 
 
 class TransformedVjpRule(_Transformed):

@@ -10,11 +10,13 @@ classes.
 
 from __future__ import annotations
 
+import abc
 import builtins
 import dis
 import enum
 import functools
 import hashlib
+import os
 import struct
 import sys
 import types
@@ -26,9 +28,12 @@ import jax
 import numpy as np
 
 from fxgrad.engine.caches import BoundedDict
+from fxgrad.engine.core.analysis import all_analyses
 from fxgrad.engine.core.avals import Aval
+from fxgrad.engine.core.primitive import Primitive, library
+from fxgrad.engine.pickling import import_object
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.user_lines import function_name
+from fxgrad.engine.user_lines import file_name, function_name, is_user_file
 
 LIBRARIES = frozenset({"fxgrad", "jax", "jaxlib", "ml_dtypes", "numpy", "opt_einsum", "scipy"})
 """Packages whose functions stand for themselves: their versions are in the key of an entry, fxgrad's by its sources."""
@@ -48,6 +53,8 @@ _IMPURE_NAMES = frozenset({
     "numpy.save", "numpy.savez", "numpy.savetxt", "numpy.geterr", "numpy.get_printoptions"})
 _IMPURE_ATTRIBUTES_OF_NUMPY = frozenset({"random"} | {name.removeprefix("numpy.") for name in _IMPURE_NAMES})
 _IMPURE_TEXT = "it uses {}, whose results or effects its content does not decide"
+_DECIDED_BY_WRAPPED = "cache_parameters", "converted"
+"""Attributes of wrappers that their function decides: caches, made again, and functions with converted control flow."""
 _LOOKS_AT_ITSELF = frozenset({
     "__annotations__", "__builtins__", "__code__", "__globals__", "__subclasses__", "_getframe", "f_back", "f_globals",
     "f_locals", "gi_frame"})
@@ -70,7 +77,7 @@ class Content:
         self._seen: dict[int, int] = {}
         self._alive: list[Any] = []
         self._attributes: set[str] = set()
-        self._passes_numpy = False
+        self._passes_numpy = self._has_containers = False
         self.functions: list[str] = []
         """The names of the functions of users that were met, with their files and lines."""
 
@@ -79,6 +86,9 @@ class Content:
         names = sorted(self._attributes & _IMPURE_ATTRIBUTES_OF_NUMPY)
         if self._passes_numpy and names:
             raise Unknown(f"it passes NumPy as a value, and uses the attribute {names[0]}, which may be NumPy's")
+        if self._has_containers:  # any file of the user's may register a class
+            for source in _registering_files():
+                self._write("registering file", source)
         return self._hash.hexdigest()
 
     def _write(self, kind: str, data: bytes | str = b"") -> None:
@@ -229,9 +239,15 @@ class Content:
     def _add_library_object(self, value: Any, kind: type) -> None:
         name = f"{kind.__module__}.{kind.__qualname__}"
         _check_pure(name)
-        if hasattr(value, "cache_parameters"):  # what it remembers is made again
-            self._write("cached function")
+        if any(hasattr(value, name) for name in _DECIDED_BY_WRAPPED):
+            self._write("wrapper", name)
             self.add(value.__wrapped__)
+            return
+        if isinstance(value, Primitive) and value not in library:
+            self._write("primitive")
+            self._add_state(value, kind)
+            self.add([(analysis.name, fact) for analysis in all_analyses() for primitive, fact in (
+                analysis.entered().items()) if primitive is value])
             return
         aval = getattr(value, "aval", None)
         if kind.__module__.startswith("jaxlib") and aval is not None:  # an array of jax
@@ -246,7 +262,8 @@ class Content:
         except Exception:  # noqa: BLE001  (whatever the class raises)
             raise Unknown(f"it reads an object of class {name}, whose content is not known") from None
         self._write("object", name)
-        if isinstance(parts, str):  # a name in a module, which says nothing of the object
+        is_place = parts[0] is import_object and not _is_library(parts[1][0])
+        if isinstance(parts, str) or is_place:  # a name in a module, which says nothing of the object
             if kind.__module__ == "typing":
                 self._write("name", parts)
             elif _is_written_in_python(kind):
@@ -271,12 +288,16 @@ class Content:
             raise Unknown(f"it uses the class {kind.__module__}.{kind.__qualname__}, whose content is not known")
         self._write("class", kind.__qualname__)
         if not _is_library(kind.__module__):  # what registers it, as a container of arrays say, is code of its file
-            source = _source_of(kind.__module__)
+            source = _read_source(kind.__module__)
             if not source:
                 raise Unknown(f"it uses the class {kind.__qualname__}, which is not in a file, so that nothing shows "
                               "whether it is registered as a container")
             self._write("file", source)
+            self._has_containers |= _is_container(kind)
         self._add_class(type(kind))
+        if isinstance(kind, abc.ABCMeta):
+            registered = [each() for each in abc._get_dump(kind)[0]]  # type: ignore[attr-defined]  # noqa: SLF001
+            self.add(sorted(filter(None, registered), key=lambda each: (each.__module__, each.__qualname__)))
         for base in kind.__bases__:
             self._add_class(base)
         for key, value in kind.__dict__.items():
@@ -294,6 +315,8 @@ class Content:
             return
         code = function.__code__
         self._write("function", code.co_qualname)
+        self._write("name", function.__name__)
+        self.add(function.__doc__)
         self._add_code(code)
         self.add(function.__defaults__)
         self.add(function.__kwdefaults__)
@@ -306,7 +329,7 @@ class Content:
         if _is_of_python(module) and not is_library:
             raise Unknown(_IMPURE_TEXT.format(f"{module}.{code.co_qualname}"))
         if not is_library and code.co_filename != "<string>":  # methods that dataclasses make
-            self.functions.append(f"{function_name(function)}, {code.co_filename}:{code.co_firstlineno}")
+            self.functions.append(f"{function_name(function)}, {place_text(code.co_filename, code.co_firstlineno)}")
         try:
             for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
                 self._write("cell", variable)
@@ -445,6 +468,8 @@ _missing = object()
 
 def library_name(value: Any) -> str | None:
     """Return the full name of a function, class or object of a library; None unless it is found under that name."""
+    if value is jax.Array:
+        return "jax.Array"  # its module is of the compiled part of jax, and cannot be imported
     owner = value.__self__ if type(value) is BuiltinFunctionType and not isinstance(
         value.__self__, ModuleType | None) else None
     module = getattr(value, "__module__", None)
@@ -466,6 +491,12 @@ def _check_pure(name: str) -> None:
         raise Unknown(_IMPURE_TEXT.format(name.removeprefix("builtins.")))
 
 
+def place_text(file: str, line: int) -> str:
+    """Return a file with its folders and a line; a cell of a notebook as `In[2]:1`."""
+    name = file_name(file)
+    return f"{file if name == os.path.basename(file) else name}:{line}"
+
+
 def _digest_of_key(value: Any) -> str:
     """Return the digest of an entry of a set, whose order means nothing."""
     content = Content()
@@ -473,10 +504,26 @@ def _digest_of_key(value: Any) -> str:
     return content.digest()
 
 
-def _source_of(module: str) -> str:
-    """Return a digest of the file of a module; "" where there is none, as in a console."""
+def _read_source(module: str) -> bytes:
+    """Return the text of the file of a module; b"" where there is none, as in a console."""
     try:
         with open(getattr(sys.modules.get(module), "__file__", None) or "", "rb") as file:
-            return hashlib.blake2b(file.read(), digest_size=32).hexdigest()
+            return file.read()
     except OSError:
-        return ""
+        return b""
+
+
+def _registering_files() -> list[bytes]:
+    """Return the texts of the user's files that may register containers, in the order of their modules' names."""
+    files = {name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items()}
+    texts = [_read_source(name) for name, file in sorted(files.items()) if is_user_file(file)]
+    return [text for text in texts if b"register" in text]
+
+
+def _is_container(kind: type) -> bool:
+    """Return whether a class written in Python is registered as a container; none of its code is run."""
+    compiled: Any = next(base for base in kind.__mro__ if not _is_written_in_python(base))
+    try:
+        return not jax.tree_util.all_leaves([compiled.__new__(kind)])
+    except TypeError:  # there are no objects of it, such as of an abstract class
+        return False

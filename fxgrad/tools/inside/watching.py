@@ -103,10 +103,23 @@ def _chosen(traced: Traced, path: str) -> tuple[str, list[Chosen]]:
     try:
         return "", choose("watch", path, traced.values, traced.program)
     except ArgumentError:
-        if not asked or last not in STATISTICS:
+        if not asked:
             raise
+        if last not in STATISTICS:
+            if not _is_path(traced, asked):
+                raise
+            raise ArgumentError(at_user_line(
+                f"watch: {path!r} ends in {last!r}, which is neither a value in {asked!r} nor one of "
+                f"{', '.join(STATISTICS)}")) from None
     found = in_container("watch", asked, traced.values)
     return last, found or choose("watch", asked, traced.values, traced.program)
+
+
+def _is_path(traced: Traced, path: str) -> bool:
+    try:
+        return bool(choose("watch", path, traced.values, traced.program))
+    except ArgumentError:
+        return False
 
 
 def _named(path: str, statistic: str, values: dict[str, Any]) -> dict[str, Any]:

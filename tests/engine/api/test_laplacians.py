@@ -305,6 +305,9 @@ def test_values_without_elements_share_no_directions():
         x = np.linspace(0.1, 1.0, size)
         np.testing.assert_allclose(laplacian(function, sparse=True)(x), laplacian(function)(x), rtol=1e-12)
     assert float(laplacian(lambda x: np.sum(x[1:] ** 2), sparse=True)(np.ones(1))) == 0.0
+    running = laplacian(lambda x: np.sum(fxgrad.lax.scan(lambda c, each: (c + each, c * each), 0.0, x)[1]), sparse=True)
+    assert float(running(np.zeros(0))) == 0.0
+    np.testing.assert_allclose(running(np.ones(3)), 0.0, atol=1e-14)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,30 @@ def test_other_functions_are_refused_by_line(case):
 def test_the_page_of_functions_is_that_of_the_cases():
     written = Path(__file__).parents[3] / "docs" / "appendix" / "control-flow-functions.md"
     assert written.read_text(encoding="utf-8") == page(), "write it again with python tools/control_flow.py"
+
+
+@python_control_flow
+def half_or_zero(x):
+    return x / 2 if x > 0 else 0.0
+
+
+def test_a_decorated_function_is_pickled_by_its_name():
+    assert pickle.loads(pickle.dumps(half_or_zero)) is half_or_zero
+    assert fxgrad.jit(half_or_zero)(3.0) == 1.5
+
+
+UNPICKLABLE = threading.Lock()  # a global variable that nothing below reads
+
+
+def test_functions_pickled_by_value_take_no_other_globals_along():
+    cloudpickle = pytest.importorskip("cloudpickle")
+    scale = 3.0
+
+    @python_control_flow
+    def scaled(x):
+        return x * scale if x > 0 else x
+    for function in (scaled, jit(scaled)):
+        assert pickle.loads(cloudpickle.dumps(function))(2.0) == 6.0
 
 
 def test_batches_take_their_own_turns():

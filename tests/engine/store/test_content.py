@@ -5,18 +5,21 @@ from __future__ import annotations
 import builtins
 import functools
 import importlib.util
+import linecache
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import fxgrad
 from fxgrad.engine.store.content import Content, Unknown
+from fxgrad.extend.analyses import sparsity_rules
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -104,7 +107,7 @@ FAMILIES: dict[str, list[Any]] = {
                          functools.lru_cache(3)(lambda x: -x)],
     "functions": [np.sin, np.cos, np.float32, np.float64, np.dtype("float32"), np.dtype("float64"), len, sum, np,
                   fxgrad, np.linalg.norm, fxgrad.grad, fxgrad.vmap, functools.reduce, Ellipsis, NotImplemented, int,
-                  float],
+                  float, jax.Array],
 }
 
 
@@ -138,7 +141,32 @@ PLACES: dict[str, Callable[[Any], Any]] = {
     "jit": lambda value: fxgrad.jit(function_of("def f(x): return x * v", v=value)),
     "custom rule": lambda value: with_rule(value),
     "wrapped": lambda value: functools.wraps(len)(function_of("def f(x): return x * v", v=value)),
+    "primitive": lambda value: function_of("def f(x): return fxgrad.bind(p, x)[0]", p=primitive_with_rule(value)),
+    "fact of a primitive": lambda value: function_of("def f(x): return fxgrad.bind(p, x)[0]", p=with_fact(value)),
+    "converted control flow": lambda value: converted("def f(x):\n  if x > 0: return x * v\n  return x", v=value),
 }
+
+
+def primitive_with_rule(value: Any) -> Any:
+    def rule(*_: Any) -> Any:
+        return value
+    return fxgrad.Primitive(name="p", abstract=list, numpy=list, xla=rule, jvp=fxgrad.NO_TANGENT,
+                            transpose=fxgrad.NOT_LINEAR, batch=list, cost=list)
+
+
+def with_fact(value: Any) -> Any:
+    made = primitive_with_rule(1)
+    sparsity_rules.enter([value], made)
+    return made
+
+
+def converted(text: str, **names: Any) -> Any:
+    """The function `f` of this text with its control flow converted; its source is found, as of a cell's."""
+    file = f"<cell of {text}>"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    namespace = {"__name__": "of_a_user", **names}
+    exec(compile(text, file, "exec"), namespace)
+    return fxgrad.python_control_flow(namespace["f"])
 
 
 def method_of(value: Any) -> Any:
@@ -219,11 +247,25 @@ def test_patched_functions_of_libraries_are_told_apart(monkeypatch) -> None:
     assert digest(function) == plain["before"]
 
 
+def test_names_and_docstrings_given_later_are_told_apart() -> None:
+    digests = [digest(function_of(f"def g(): pass\n{text}\ndef f(x): return x * len(g.__name__)"))
+               for text in ("", "g.__name__ = 'h'", "g.__doc__ = 'h'")]
+    assert len(set(digests)) == 3
+
+
 def test_a_replaced_code_object_is_told_apart() -> None:
     function = function_of("def f(x): return x + 1")
     before = digest(function)
     function.__code__ = function_of("def f(x): return x + 2").__code__
     assert digest(function) != before
+
+
+def test_primitives_that_a_module_has_are_told_apart(monkeypatch) -> None:
+    digests = []
+    for value in (1, 2):
+        monkeypatch.setattr(sys.modules[__name__], "grown_p", primitive_with_rule(value), raising=False)
+        digests.append(digest(function_of("def f(x): return fxgrad.bind(p, x)[0]", p=sys.modules[__name__].grown_p)))
+    assert digests[0] != digests[1]
 
 
 def test_one_array_at_two_places_differs_from_two_equal_arrays() -> None:
@@ -261,12 +303,12 @@ CLASSES = [
 ]
 
 
-def imported(folder: Path, text: str) -> Any:
-    file = folder / "of_a_user.py"
+def imported(folder: Path, text: str, name: str = "of_a_user") -> Any:
+    file = folder / f"{name}.py"
     file.write_text(text)
-    spec = importlib.util.spec_from_file_location("of_a_user", file)
+    spec = importlib.util.spec_from_file_location(name, file)
     module = importlib.util.module_from_spec(spec)
-    sys.modules["of_a_user"] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 
@@ -280,6 +322,33 @@ def test_classes_are_told_apart(tmp_path) -> None:
         assert digest(model.__call__) != digests[-1]
     del sys.modules["of_a_user"]
     assert len(set(digests)) == len(CLASSES)
+
+
+REGISTRATIONS = [
+    "", "register_pytree_node(Model, lambda m: ((m.x,), None), lambda _, children: Model(*children))",
+    "register_pytree_node(Model, lambda m: ((m.x * 3,), None), lambda _, children: Model(*children))"]
+
+
+def test_classes_that_another_file_registers_are_told_apart(tmp_path, monkeypatch) -> None:
+    digests = []
+    for place, registration in enumerate(REGISTRATIONS):
+        (folder := tmp_path / str(place)).mkdir()
+        monkeypatch.setitem(sys.modules, "of_a_user", None)
+        monkeypatch.setitem(sys.modules, "registering", None)
+        model = imported(folder, "class Model:\n  def __init__(self, x): self.x = x").Model(1.0)
+        imported(folder, f"from jax.tree_util import register_pytree_node\nfrom of_a_user import Model\n{registration}",
+                 "registering")
+        digests.append(digest(model))
+        assert digest(model) == digests[-1]
+    assert len(set(digests)) == 3
+
+
+def test_classes_registered_with_an_abstract_one_are_told_apart(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "of_a_user", None)
+    module = imported(tmp_path, "import abc\nclass Model: pass\nclass Base(abc.ABC): pass")
+    before = digest(module.Base)
+    module.Base.register(module.Model)
+    assert digest(module.Base) != before
 
 
 def test_a_class_of_no_file_is_refused() -> None:

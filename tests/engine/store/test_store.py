@@ -18,6 +18,7 @@ import fxgrad
 from fxgrad.engine import config
 from fxgrad.engine.api import jitted_functions, stored
 from fxgrad.errors import ArgumentError
+from fxgrad.training.autocast.classes import kinds
 
 ROOT = Path(__file__).resolve().parents[3]
 X = np.array([0.1, -0.7, 1.3])
@@ -273,6 +274,37 @@ def test_settings_are_part_of_the_key(traces) -> None:
     assert len(entries()) == 3
 
 
+def test_facts_that_users_enter_are_part_of_the_key(traces) -> None:
+    grow_p = fxgrad.Primitive(
+        name="grow", abstract=lambda x: [x], numpy=lambda x: [np.exp(x)], xla=lambda lax, x: [lax.exp(x)],
+        jvp=lambda primals, tangents: NotImplemented, transpose=fxgrad.NOT_LINEAR,
+        batch=lambda size, values, axes: NotImplemented, cost=lambda x: fxgrad.Cost(x.size, x.nbytes))
+    x = np.float32(X)
+
+    def half(x: Any) -> Any:
+        return fxgrad.bind(grow_p, x)[0]
+    np.testing.assert_array_equal(fxgrad.jit(fxgrad.autocast(half))(x), jnp.exp(x))
+    new_process()
+    kinds.enter("half", grow_p)
+    expected = jax.jit(lambda x: jnp.exp(x.astype(jnp.bfloat16)).astype(jnp.float32))(x)
+    np.testing.assert_array_equal(fxgrad.jit(fxgrad.autocast(half))(x), expected)
+    assert len(entries()) == 2
+
+
+def test_functions_with_converted_control_flow_are_kept(traces) -> None:
+    for _ in range(2):
+        np.testing.assert_array_equal(fxgrad.jit(fxgrad.python_control_flow(branch))(X), 2 * X)
+        new_process()
+    assert len(traces) == len(entries()) == 1
+
+
+def branch(x: Any) -> Any:
+    """A function with a condition."""
+    if x[0] > 0:
+        return x * 2
+    return x
+
+
 def test_what_is_not_known_runs_as_without_a_store(traces) -> None:
     noise = fxgrad.jit(lambda x: x + np.random.normal() * 0)  # noqa: NPY002
     np.testing.assert_array_equal(noise(X), X)
@@ -353,6 +385,15 @@ def test_settings_of_the_store(tmp_path, monkeypatch) -> None:
     assert entries() == []
     fxgrad.config.update("executable_store", None)
     assert fxgrad.config.read("executable_store") is None
+
+
+def test_what_is_no_function_and_no_folder_is_refused() -> None:
+    with pytest.raises(ArgumentError) as raised:
+        fxgrad.explain_store(loss(X, X))
+    assert str(raised.value).split("\n")[0] == (
+        "explain_store takes a function, got a float64. Write explain_store(f)(x), not explain_store(f(x))")
+    with pytest.raises(ValueError, match=r"^executable_store must be the path of a folder, or None, got 3$"):
+        fxgrad.config.update("executable_store", 3)
 
 
 def test_explanations() -> None:

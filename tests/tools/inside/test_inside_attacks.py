@@ -392,3 +392,33 @@ def test_results_of_map_and_vjp_have_their_names() -> None:
     values = fxgrad.capture(f, "doubled", "pair.a", "squares", "slopes")(X)[1]
     for path, expected in {"doubled": 2 * X, "pair.a": 3 * X, "squares": 4 * X ** 2, "slopes": 12 * X ** 2}.items():
         np.testing.assert_allclose(values[path], expected, rtol=1e-14)
+
+
+def scaled(u: Any) -> Any:
+    z = np.sin(u)
+    return z + u
+
+
+@pytest.mark.parametrize("transform", [
+    fxgrad.python_control_flow, fxgrad.nan_safe, fxgrad.autocast, fxgrad.stabilize, fxgrad.checked, fxgrad.roll])
+def test_results_of_transformed_functions_have_their_names(transform: Any) -> None:
+    transformed = transform(scaled)
+
+    def f(x: Any) -> Any:
+        h = transformed(x)
+        return h * x
+    assert [value.path for value in fxgrad.names(f)(X)][-2:] == ["scaled.z", "h"]
+    np.testing.assert_allclose(fxgrad.capture(f, "h")(X)[1]["h"], np.sin(X) + X)
+    np.testing.assert_allclose(fxgrad.replace(f, {"h": 2.0})(X), 2 * X)
+
+
+@fxgrad.python_control_flow
+def chosen(x: Any) -> Any:
+    h = scaled(x)
+    out = h * 2 if h[0] > 0 else x
+    return out * x
+
+
+def test_a_name_before_a_converted_branch_is_that_of_the_value_and_not_of_the_branch() -> None:
+    for x in (X, -X):
+        np.testing.assert_allclose(fxgrad.capture(fxgrad.jit(chosen), "h")(x)[1]["h"], np.sin(x) + x)

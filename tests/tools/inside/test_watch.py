@@ -178,6 +178,9 @@ def test_figures_are_for_notebooks() -> None:
     (lambda: fxgrad.watch(train, "hidden.norm")(PARAMS, X),
      ("watch: train has no value 'hidden'. It has params.v, params.w, x, loss_of.h, loss, loss_of.d_params.v, grads.v, "
       "loss_of.d_h, loss_of.d_params.w, grads.w")),
+    (lambda: fxgrad.watch(train, "loss.median")(PARAMS, X),
+     ("watch: 'loss.median' ends in 'median', which is neither a value in 'loss' nor one of norm, mean, std, min, max, "
+      "rms, nans")),
 ])
 def test_what_is_wrong_is_refused(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(ArgumentError) as raised:

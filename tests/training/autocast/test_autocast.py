@@ -266,6 +266,18 @@ def test_rules_of_custom_functions_are_kept_and_cast() -> None:
                 if equation.primitive.name == "dot_general"} == {BF16}
 
 
+def test_a_rule_that_calls_a_compiled_function_keeps_values_and_tangents_apart() -> None:
+    @fxgrad.custom_jvp
+    def f(w: Any) -> Any:
+        return X @ w
+
+    both = fxgrad.jit(lambda w, tangent: (X @ w, 3 * (X @ tangent)))
+    f.defjvp(lambda primals, tangents: both(*primals, *tangents))
+    for g in (f, fxgrad.jit(f), fxgrad.checkpoint(f)):
+        found = fxgrad.grad(lambda w, g=g: np.sum(fxgrad.autocast(g)(w)))(W)
+        np.testing.assert_allclose(found, np.tile(3 * X[:, None], (1, 4)), rtol=0.03, atol=0.03)
+
+
 def test_the_rule_of_a_custom_batch_is_kept() -> None:
     @fxgrad.custom_batching.custom_vmap
     def f(x: Any) -> Any:
@@ -308,8 +320,8 @@ def test_what_is_no_policy_is_refused() -> None:
     for call, message in (
             (lambda: fxgrad.autocast(lambda w, x: x)(1.0, "a"), ("autocast: x is a str, where an array or a number is "
              "needed. Pass it by closure (functools.partial), or leave it out of the arguments that are transformed")),
-            (lambda: fxgrad.autocast(np.sin, np.float32), ("autocast: float32 is no half precision. Write "
-             "dtype=fxgrad.dtypes.bfloat16 or dtype=np.float16")),
+            (lambda: fxgrad.autocast(np.sin, np.float32), ("autocast: float32 is no half precision. Take "
+             "fxgrad.dtypes.bfloat16 or np.float16")),
             (lambda: fxgrad.autocast(np.sin, "nonsense"), ("autocast: the policy is 'nonsense', where one of "
              "fxgrad.autocast_policies is needed, or a dtype of half precision: "
              "fxgrad.autocast(f, fxgrad.autocast_policies.bfloat16)")),
