@@ -704,6 +704,59 @@ def names_bound_after_and(x, n):
     return turns, error * x, total * x
 
 
+def names_bound_in_chains_of_branches(x, n):
+    """What a side of several conditions computes, and what `:=` binds there, is in the program once."""
+    total, m, table = 0.5, 0.25, np.ones(4) * x
+    for k in range(n):
+        if x > k and (m := x - k) > 0.7 and (square := m * m) < 5:
+            total = total + m * np.sin(square)
+        elif x < -0.5 * k or (m := m * 1.5) > 1.2 or (doubled := m * 2.0) < k:
+            total = total - np.cos(m) * k
+        elif ((k > 1 and (row := table * k).sum() > 3) or (row := table - k)[0] > 0.1) and row[1] < 9:
+            row[0] = total
+            table[k % 4] = 0.5
+            total = total + np.sum(row) * 0.1
+        else:
+            total = total * np.exp(-doubled * doubled)
+        if not (total < 3 or (third := total / 3) > 9):
+            total = np.sin(third)
+            continue
+        if k > 3 and not (total > 0 and (half := total / 2) > 0.3):
+            total = total + np.tanh(total)
+            break
+        if k > 4 or (half := total / 2) > 0.1:
+            total = total - 0.3
+        else:
+            total = total * half
+    return total, m, table, x * total
+
+
+def names_bound_before_raises(x, n):
+    t = 1.0
+    while t < 9:
+        t = t * 1.5
+        if n > 6 and (m := t * x) > 3:
+            raise ValueError(f"m {m:.3f}")
+        if n > 2 or (m := t * x) > -40:
+            t = t + np.sin(t * x) ** 2
+        else:
+            raise KeyError(f"other {m:.3f}")
+    return t * x
+
+
+def optional_names_after_and(x, n):
+    best = None
+    for k in range(n):
+        v = np.sin(x * k + 1.0)
+        if best is not None and (gap := v - best) < 0.1:
+            best = best + gap * np.exp(gap)
+        elif best is None or (twice := best * 2) > 0.2:
+            best = v * np.cos(v)
+        else:
+            best = best - twice * v
+    return -9.0 if best is None else best * 2
+
+
 def numpys_functions_of_lists_of_numbers(x, n):
     values = [x, 0.5 * n, 1.0]
     while sum(values) < 9:
