@@ -28,7 +28,7 @@ from fxgrad.engine.control_flow.blocks import (
     note_change,
     refuse,
 )
-from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, is_container, parts_of
+from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue, UnknownLength, is_container, parts_of
 from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.tracer import Tracer
 
@@ -266,7 +266,7 @@ def forget_dead(cells: Cells, before: Mapping[str, Any], live: Collection[str]) 
     """Give variables that are not live after a block the values from before it."""
     for name, cell in cells.items():
         if name not in live and content_of(cell) is not before[name] and isinstance(
-                content_of(cell), np.ndarray | Tracer | UnknownLength | OptionalValue | Place):
+                content_of(cell), np.ndarray | Tracer | UnknownLength | OptionalValue | ChosenMember | Place):
             if before[name] is UNSET:
                 del cell.cell_contents
             else:
