@@ -366,9 +366,9 @@ def _decide(test: ast.expr, flag: str, names: Mapping[str, str]) -> Block:
     What an operand binds has its name in `names` too, which has no value if the operand does not run.
     """
     if not _may_skip_walrus(test):
-        decided = [[assign(flag, constant(when, test), test)] for when in (True, False)]
+        decided: list[Block] = [[assign(flag, constant(when, test), test)] for when in (True, False)]
         bound = sorted(bound_names(test) & names.keys())
-        copies = [assign(names[name], load(name, test), test) for name in bound]
+        copies: Block = [assign(names[name], load(name, test), test) for name in bound]
         for each in copies:
             each.moves = True  # type: ignore[attr-defined]  # the value, if the user's name is not read again
         return [placed(ast.If(test, *decided), test), *copies]
