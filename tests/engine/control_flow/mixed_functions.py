@@ -1066,3 +1066,19 @@ def phases_returned_early(x, n):
         return x * first.value
     first, second = second, first
     return (x - first.value) * second.rate
+
+
+def arrays_returned_early_in_tuples(x, n):
+    u, y, turns = np.arange(4.0) * 0.3 + x, x * 0.5, 0
+    while turns < 5:
+        turns += 1
+        if x > y:
+            y = y + 0.3
+        else:
+            u[1] *= x
+        if y > x + 0.5:
+            return u, y, n
+        inner = 0
+        while inner < 3 and len(u) < 4:
+            u += 1.0
+    return u, y, turns
