@@ -16,17 +16,20 @@ import numpy as np
 
 from fxgrad import debug
 from fxgrad import numpy as fnp
-from fxgrad.engine import dtypes, tree
+from fxgrad.engine import tree
 from fxgrad.engine.control_flow.structures import (
+    ChosenMember,
     UnknownLength,
     containers_in,
     copy_of,
     flatten,
     is_container,
     is_record,
+    joint_type,
     parts_of,
     replace_items,
     required,
+    stacked,
     unflatten,
     with_article,
 )
@@ -529,6 +532,8 @@ def item(container: Any, index: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     if container is np.r_ or container is np.c_:
         return _joined(container, parts)
+    if type(index) is ChosenMember and isinstance(container, dict):
+        return index.among(lambda member: container[member], "the item of the dict")
     is_array = isinstance(container, np.ndarray)
     if any(type(part) is Tracer and (is_unknown(part) or (is_array and part.shape)) for part in parts) or (
             is_array and any(type(part) is list and any(type(each) is Tracer for each in part) for part in parts)):
@@ -569,20 +574,6 @@ def _zeros_like(value: Any) -> Any:
         return value
     zeros = np.zeros(value.shape, value.dtype)
     return zeros.item() if value.weak_type and not value.shape else zeros
-
-
-def stacked(items: Sequence[Any]) -> Any:
-    """Return items as one array; of Python's numbers it has all digits, and gives way to the dtypes of arrays."""
-    dtype, weak = joint_type(items)
-    return convert(fnp.stack([fnp.asarray(each, dtype) for each in items]), dtype, weak)
-
-
-def joint_type(values: Sequence[Any]) -> tuple[Any, bool]:
-    """Return the dtype of an array of all values, and whether it is weak; raise `TypeError` if one is no array."""
-    avals = [aval for value in values for aval in flatten(value).avals]
-    if None in avals:
-        raise TypeError("there are values that are no arrays")
-    return dtypes.promote(*((aval.dtype, aval.weak) for aval in avals if aval is not None))
 
 
 # --- changes of what is outside -----------------------------------------------------------------------------------

@@ -40,11 +40,15 @@ from fxgrad.engine.control_flow.structures import (
     Flat,
     Kept,
     OptionalParts,
+    as_chosen,
     as_optional,
     containers_in,
     flatten,
     has_unknown_length,
+    is_equal,
+    member_place,
     number_type,
+    number_types,
     optional_parts,
     required,
     shared_in,
@@ -63,7 +67,6 @@ from fxgrad.engine.control_flow.variables import (
     cells_of,
     count_items,
     holds_same,
-    is_equal,
     joined_aval,
     lengths_differ,
     placeholder,
@@ -159,7 +162,7 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
                 assert flat is not None
                 if number_type(leaf, flat.avals[number]) is not None:
                     places[id(flat), number] = len(outputs)
-                    outputs.append(int(leaf) if flat.avals[number] is None else leaf)
+                    outputs.append(member_place(leaf))
         for name, flat in values.items():
             if flat is not None and (name not in left or shared_in_side.is_shared(name)):
                 shared_arrays.update({(name, number): sources for number, sources in shared_leaves(
@@ -332,8 +335,7 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Conta
                          "x[n] = v and n += 1 in the place of .append(v), and read x[:n]")
         avals = [*zip(one.avals, two.avals, strict=False)]
         if one.structure == two.structure:
-            avals = [each if None not in each or is_equal(first, second) else (
-                number_type(first, each[0]), number_type(second, each[1]))
+            avals = [number_types(first, second, each)
                 for first, second, each in zip(one.leaves, two.leaves, avals, strict=True)]
         if one.structure != two.structure or any((first is None) != (second is None) for first, second in avals):
             raise refuse(f"{_differing(name, what, str(one), str(two))}. {_way_for(one, two)}")
@@ -355,7 +357,7 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Conta
                     raise refuse(f"{_differing(name, what, *map(str, avals[number]))}. Both "
                                  "sides must give arrays of one shape")
                 open_leaves.append(number)
-                leaves.append(None)
+                leaves.append(first)
                 for side, flat, recipe, lack in zip(sides, (one, two), recipes, lacks, strict=True):
                     recipe.append((None if lack else side.places[id(flat), number], aval))
         waiting.append((name, leaves, open_leaves, one.structure))
@@ -366,7 +368,8 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Conta
     outputs = iter(_bind_choice(predicate, joined.programs, joined.captured))
     for name, leaves, open_leaves, structure in waiting:
         for number in open_leaves:
-            leaves[number] = mark_shared(next(outputs), [side.shared.get((name, number)) for side in sides])
+            output = mark_shared(next(outputs), [side.shared.get((name, number)) for side in sides])
+            leaves[number] = as_chosen(leaves[number], output)
         results[name] = unflatten(structure, leaves)
         stay = {id(leaf.container) for leaf in leaves if type(leaf) is Kept}
         note_choice(containers_in(results[name], stay), [

@@ -23,7 +23,7 @@ from fxgrad.engine.control_flow.blocks import (
 )
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.branches import choose, choose_at_hand
-from fxgrad.engine.control_flow.structures import OptionalValue
+from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue
 from fxgrad.engine.control_flow.variables import Passed, cells_of, names_of_block, truth
 from fxgrad.engine.ops.comparison import not_ as logical_not
 from fxgrad.engine.ops.structural import convert
@@ -96,6 +96,9 @@ def is_none(value: Any) -> Any:
 
 def is_same(one: Any, other: Any) -> Any:
     """Return `one is other`; a member of an `IntEnum` that a traced condition chose is its number, a weak integer."""
+    for each, another in ((one, other), (other, one)):
+        if type(each) is ChosenMember:
+            return each.is_member(another)
     if any(type(each) is Tracer and each.aval.weak and dtypes.kind_of(each.dtype) == "i" for each in (one, other)) and (
             any(isinstance(each, enum.IntEnum | enum.IntFlag) for each in (one, other))):
         return one == other

@@ -14,7 +14,7 @@ from fxgrad.engine.control_flow.blocks import LocalContainers, refuse
 from fxgrad.engine.control_flow.names import GIVES_NONE, OPERATORS, is_generated
 from fxgrad.engine.control_flow.nodes import constant, define_function, placed
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
-from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength
+from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue, UnknownLength
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
 from fxgrad.engine.pickling import is_importable
 from fxgrad.engine.tracebacks import shorten_traceback
@@ -65,7 +65,7 @@ class ConvertedFunction:
             with LocalContainers():
                 result = self.converted(*args, **kwargs)
                 if current.get() is None or not any(
-                        isinstance(leaf, UnknownLength | OptionalValue) for leaf in tree.leaves(result)):
+                        isinstance(leaf, UnknownLength | OptionalValue | ChosenMember) for leaf in tree.leaves(result)):
                     return result
                 return tree.map(functools.partial(_array_of_result, self.converted), result)
         except Exception as error:  # noqa: BLE001  (raised again)
@@ -92,14 +92,18 @@ def _array_of_result(function: FunctionType, value: Any) -> Any:
     if isinstance(value, UnknownLength):
         raise refuse(f"{name} returns a slice with a traced bound, whose length is not known. Return the whole array, "
                      "and the bounds beside it")
+    place = f"\n  at {file_name(code.co_filename)}:{code.co_firstlineno} (in {name})"
+    if type(value) is ChosenMember:
+        raise ControlFlowError(
+            f"{name} returns {value!r} that a traced condition chose: what is compiled or batched returns arrays and "
+            f"numbers. Return x.value, if that is a number, or make the enumeration an enum.IntEnum{place}")
     if type(value) is not OptionalValue:
         return value
     if GIVES_NONE in code.co_varnames:
         raise ControlFlowError(
             f"{name} returns None on one path and a value on another, and a traced condition chooses: what is compiled "
             "or batched returns arrays and numbers. In the place of None, return np.nan or another default; or return "
-            "a flag beside the value: `return x, True` and `return 0.0, False`\n"
-            f"  at {file_name(code.co_filename)}:{code.co_firstlineno} (in {name})")
+            f"a flag beside the value: `return x, True` and `return 0.0, False`{place}")
     return value.required(f"{name} returned None to code that is not converted, which needs a value. Return a flag "
                           "beside it, NaN or a default")
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeGuard
 
 from fxgrad.engine.control_flow.names import (
+    COMPREHENSIONS,
     RAISED,
     RESULT,
     RETURNED,
@@ -160,7 +161,8 @@ class JumpLowering:
 
         `stops` of a branch is the flag of the loop that exactly one side ends, whatever else happens on that side.
         """
-        statement = _by_operands(statement)
+        before, statement = self._by_operands(statement)
+        out += before
         body, other = [*statement.body], [*statement.orelse]
         falls, other_falls = falls_through(body), falls_through(other)
         if not (falls and other_falls):
@@ -213,10 +215,8 @@ class JumpLowering:
             if statement.orelse and not _leaves(statement.orelse):
                 last = statement.orelse[-1]
                 statement.orelse += [assign(f"~{name} {self._count}", load(name, last), last) for name in results]
-            dropped: list[ast.expr] = [placed(ast.Name(f"~{name} {self._count}", ast.Del()), statement)
-                                       for name in results]
             rest = [*(assign(name, load(f"~{name} {self._count}", statement), statement) for name in results),
-                    placed(ast.Delete(dropped), statement),  # `name[i] = v` changes no other
+                    *_forget((f"~{name} {self._count}" for name in results), statement),  # `name[i] = v` changes none
                     *rest]
         self._whiles += isinstance(statement, ast.While)
         body, jumps = self._block(statement.body, (stops, skips))
@@ -232,7 +232,8 @@ class JumpLowering:
             test = statement.test
             branch = ast.If(test, body, [assign(ended, constant(True, test), test)])
             flags.append(ended)
-            loop = ast.While(constant(True, test), [_by_operands(placed(branch, statement))], [])
+            before, branch = self._by_operands(placed(branch, statement))
+            loop = ast.While(constant(True, test), [*before, branch], [])
         else:
             loop = ast.While(statement.test, body, [])
         out += [assign(flag, constant(False, statement), statement) for flag in flags if flag != RETURNED]
@@ -274,33 +275,149 @@ class JumpLowering:
         out.append(placed(ast.Match(statement.subject, cases), statement))
         return jumps
 
+    def _by_operands(self, statement: ast.If) -> tuple[Block, ast.If]:
+        """Return a branch on `a and (x := b)`, or with `or`, as branches of which that on `b` alone sets `x`.
+
+        A side that several of them reach is copied if it computes nothing. Otherwise they set a flag and come before
+        the branch on it, and what they bind has names of its own in between.
+        """
+        test = _without_not(statement.test)
+        if not _may_skip_walrus(test):
+            return [], statement
+        if all(map(_computes_nothing, _shared_sides(statement))) or not all(map(_binds_all, _operands(test))):
+            return [], _nested(placed(ast.If(test, statement.body, statement.orelse), statement))
+        self._count += 1
+        flag = f"~decided {self._count}"
+        names = {name: f"~{name} {self._count}"
+                 for name in bound_names(test) - bound_names(_operands(test)[0]) - self._outside}
+        sides: list[Block] = []
+        for when, side in (True, statement.body), (False, statement.orelse):
+            bound = {name: names[name] for name in sorted(_bound_if(test, when) & names.keys())}
+            if only_raises(side):
+                rename = _Renaming(bound)
+                sides.append([rename.visit(each) for each in side])
+            else:
+                sides.append([*_read_back(bound, test), *_forget(bound.values(), test), *side])
+        before = [*_forget(sorted(names.values()), test), *_decide(test, flag, names)]
+        return before, _after_decision(test, flag, *sides)
+
     def subject(self) -> str:
         """Return a new name for the subject of a `match`."""
         self._count += 1
         return f"~subject {self._count}"
 
 
-def _by_operands(statement: ast.If) -> ast.If:
-    """Return a branch on `a and (x := b)`, or with `or`, as one on `a` around one on the rest: that alone sets `x`."""
+def _nested(statement: ast.If) -> ast.If:
+    """Return a branch on `a and (x := b)`, or with `or`, as one on `a` around one on the rest, and a copy of a side."""
     test = statement.test
     if not _may_skip_walrus(test):
         return statement
-    first, *others = test.values
-    rest = placed(ast.BoolOp(test.op, others), test) if len(others) > 1 else others[0]
+    first, rest = _first_and_rest(test)
     body, other = statement.body, statement.orelse
     if isinstance(test.op, ast.And):
-        body = [_by_operands(placed(ast.If(rest, body, copy.deepcopy(other)), statement))]
+        body = [_nested(placed(ast.If(rest, body, copy.deepcopy(other)), statement))]
     else:
-        other = [_by_operands(placed(ast.If(rest, copy.deepcopy(body), other), statement))]
-    return _by_operands(placed(ast.If(first, body, other), statement))
+        other = [_nested(placed(ast.If(rest, copy.deepcopy(body), other), statement))]
+    return _nested(placed(ast.If(first, body, other), statement))
+
+
+def _first_and_rest(test: ast.BoolOp) -> tuple[ast.expr, ast.expr]:
+    """Return the first operand of a test, and the test of the others."""
+    first, *others = test.values
+    return first, placed(ast.BoolOp(test.op, others), test) if len(others) > 1 else others[0]
+
+
+def _without_not(test: ast.expr) -> ast.expr:
+    """Return a test with `not a or not (x := b)` in the place of `not (a and (x := b))`, which is as true."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and isinstance(test.operand, ast.BoolOp) and (
+            has_walrus(test)):
+        operator = ast.Or() if isinstance(test.operand.op, ast.And) else ast.And()
+        operands: list[ast.expr] = [placed(ast.UnaryOp(ast.Not(), each), test) for each in test.operand.values]
+        test = placed(ast.BoolOp(operator, operands), test)
+    if isinstance(test, ast.BoolOp) and has_walrus(test):
+        return placed(ast.BoolOp(test.op, [*map(_without_not, test.values)]), test)
+    return test
+
+
+def _operands(test: ast.expr) -> list[ast.expr]:
+    """Return the operands of a test that run one by one; the first runs always."""
+    return [each for inner in _first_and_rest(test) for each in _operands(inner)] if _may_skip_walrus(test) else [test]
+
+
+def _binds_all(operand: ast.expr) -> bool:
+    """Return whether an operand binds all its names if it runs."""
+    return not any(has_walrus(each) for each in walk_scope(operand) if isinstance(
+        each, (ast.BoolOp, ast.IfExp, *COMPREHENSIONS)) or (isinstance(each, ast.Compare) and len(each.ops) > 1))
 
 
 def _may_skip_walrus(test: ast.expr) -> TypeGuard[ast.BoolOp]:
     return isinstance(test, ast.BoolOp) and (any(map(has_walrus, test.values[1:])) or _may_skip_walrus(test.values[0]))
 
 
+def _forget(names: Iterable[str], at: ast.AST) -> Block:
+    """Return the statement after which generated names have no value, whether they had one or not."""
+    targets: list[ast.expr] = [placed(ast.Name(name, ast.Del()), at) for name in names]
+    return [placed(ast.Delete(targets), at)] if targets else []
+
+
+def _decide(test: ast.expr, flag: str, names: Mapping[str, str]) -> Block:
+    """Return the statements that set a flag to the truth of a test, operand by operand.
+
+    What an operand binds has its name in `names` too, which has no value if the operand does not run.
+    """
+    if not _may_skip_walrus(test):
+        decided: list[Block] = [[assign(flag, constant(when, test), test)] for when in (True, False)]
+        bound = sorted(bound_names(test) & names.keys())
+        copies: Block = [assign(names[name], load(name, test), test) for name in bound]
+        for each in copies:
+            each.moves = True  # type: ignore[attr-defined]  # the value, if the user's name is not read again
+        return [placed(ast.If(test, *decided), test), *copies]
+    first, rest = _first_and_rest(test)
+    is_and = isinstance(test.op, ast.And)
+    read = {name: names[name] for name in sorted(_bound_if(first, is_and) & read_names(rest) & names.keys())}
+    sides: list[Block] = [[*_read_back(read, test), *_decide(rest, flag, names)], [placed(ast.Pass(), test)]]
+    return [*_decide(first, flag, names), _after_decision(first, flag, *(sides if is_and else sides[::-1]))]
+
+
+def _after_decision(test: ast.expr, flag: str, body: Block, other: Block) -> ast.If:
+    """Return the branch on a flag, whose name has in `truth_of` the test that the flag has the truth of."""
+    decided = load(flag, test)
+    decided.truth_of = test  # type: ignore[attr-defined]
+    return placed(ast.If(decided, body, other), test)
+
+
+def _read_back(names: Mapping[str, str], at: ast.AST) -> Block:
+    """Return the statements that give names the values of others."""
+    return [assign(name, load(other, at), at) for name, other in names.items()]
+
+
+def _shared_sides(statement: ast.If) -> list[Block]:
+    """Return the sides of a branch that several operands of its test lead to."""
+    kinds = {isinstance(node.op, ast.And) for node in walk_tree(statement.test) if isinstance(node, ast.BoolOp)}
+    return [statement.orelse if each else statement.body for each in kinds]
+
+
+def _computes_nothing(block: Block) -> bool:
+    """Return whether a block only jumps, and gives names constants or the values of names."""
+    return all(isinstance(node, ast.Assign | ast.Pass | ast.Break | ast.Continue | ast.Return | ast.Name | ast.Constant
+                          | ast.expr_context) for statement in block for node in walk_tree(statement))
+
+
+def _bound_if(test: ast.expr, when: bool) -> set[str]:
+    """Return the names that a test binds wherever it gives `when`."""
+    if not isinstance(test, ast.BoolOp):
+        return bound_names(test)
+    if isinstance(test.op, ast.And) is when:
+        return set().union(*(_bound_if(each, when) for each in test.values))
+    bound, paths = set[str](), []
+    for each in test.values:  # each may be the one that decides
+        paths.append(bound | _bound_if(each, when))
+        bound |= _bound_if(each, not when)
+    return set.intersection(*paths)
+
+
 class _Renaming(ast.NodeTransformer):
-    """Renames variables that are bound, and never read."""
+    """Renames variables."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self._names = names

@@ -32,6 +32,7 @@ class _Liveness:
     def block(self, statements: Sequence[ast.stmt], after: Names) -> Names:
         """Return the names live before a block."""
         for statement in reversed(statements):
+            statement.live_after = after | self._read_after_exceptions  # type: ignore[attr-defined]
             after = self._statement(statement, after) | self._read_after_exceptions
             statement.live_before = after  # type: ignore[attr-defined]
         return after

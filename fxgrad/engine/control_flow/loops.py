@@ -39,11 +39,15 @@ from fxgrad.engine.control_flow.structures import (
     Flat,
     OptionalParts,
     UnknownLength,
+    as_chosen,
     as_optional,
     containers_in,
     flatten,
     has_unknown_length,
+    is_equal,
+    member_place,
     number_type,
+    number_types,
     optional_parts,
     shared_in,
     unflatten,
@@ -61,7 +65,6 @@ from fxgrad.engine.control_flow.variables import (
     cells_of,
     count_items,
     holds_same,
-    is_equal,
     joined_aval,
     lengths_differ,
     placeholder,
@@ -185,7 +188,7 @@ class _Loop:
             for leaf_number, aval in enumerate(self.avals.get(name, ())):
                 if aval is not None:
                     begin.append(placeholder(aval) if flat is None or name in self.missing else
-                                 cast_to(flat.leaves[leaf_number], aval))
+                                 cast_to(member_place(flat.leaves[leaf_number]), aval))
         recipe = [*enumerate([_COUNTER] * number),
                   *((place, aval) for place, aval in zip(places, self._flat_avals(), strict=True))]
         step = with_outputs(program, recipe)
@@ -230,7 +233,7 @@ class _Loop:
             if flat is None:
                 values[name] = UNSET
                 continue
-            parts = [leaf if aval is None else next(given)
+            parts = [leaf if aval is None else as_chosen(leaf, next(given))
                      for leaf, aval in zip(flat.leaves, self.avals[name], strict=True)]
             values[name] = unflatten(flat.structure, parts)
         return values
@@ -319,7 +322,7 @@ class _Loop:
             for leaf, aval in zip(*((flat.leaves, flat.avals) if flat else ((), ())), strict=True):
                 if aval is not None:
                     turn.places.append(len(outputs))
-                    outputs.append(leaf)
+                    outputs.append(member_place(leaf))
 
     def _add_variables(self, turn: _Turn) -> None:
         """Make variables of the items of containers that a turn changes, or in whose place it puts others."""
@@ -391,10 +394,9 @@ class _Loop:
         changed = False
         for number, (one, two) in enumerate(zip(self.avals[name], after.avals, strict=True)):
             leaf = before.leaves[number]
-            if (one is None or two is None) and not is_equal(leaf, after.leaves[number]):
-                one, two = number_type(leaf, one), number_type(after.leaves[number], two)  # noqa: PLW2901
-                if one is not None and two is not None and self.avals[name][number] is None:
-                    before.leaves[number], self.avals[name][number], changed = int(leaf), one, True
+            one, two = number_types(leaf, after.leaves[number], (one, two))  # noqa: PLW2901
+            if one is not None and two is not None and self.avals[name][number] is None:
+                before.leaves[number], self.avals[name][number], changed = as_chosen(leaf), one, True
             if one is None or two is None:
                 if (one is None) != (two is None) or not is_equal(before.leaves[number], after.leaves[number]):
                     raise refuse(f"{shown_name(name)} is {word_for(before.leaves[number])} before a turn of this "
@@ -438,7 +440,7 @@ class _Loop:
         flat = flatten(objects)
         for number, (leaf, aval) in enumerate(zip(flat.leaves, self.avals.get(name, ()), strict=False)):
             if aval is not None and flat.avals[number] is None and number_type(leaf, None) is not None:
-                flat.leaves[number], flat.avals[number] = int(leaf), number_type(leaf, None)
+                flat.leaves[number], flat.avals[number] = as_chosen(leaf), number_type(leaf, None)
         if kept and not holds_same(before, flat) and self._optional_parts(name, before, flat) is None:
             there = {id(each) for each in found}
             outer |= {key: each for key, each in kept.items() if key not in there} or kept

@@ -11,7 +11,7 @@ Nodes = ast.AST | Sequence[ast.AST]
 FunctionNode = ast.FunctionDef | ast.Lambda
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SCOPES = (*FUNCTIONS, ast.ClassDef)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 OPERATORS = "~operators"
 RESULT = "~result"
@@ -91,7 +91,7 @@ def bound_names(nodes: Nodes) -> set[str]:
             names.add(node.name)
         elif isinstance(node, ast.MatchMapping) and node.rest:
             names.add(node.rest)
-        elif isinstance(node, _COMPREHENSIONS):
+        elif isinstance(node, COMPREHENSIONS):
             targets.update(_comprehension_targets(node))
     if targets:  # those of comprehensions live in a scope of their own
         outside = _bound_outside_comprehensions(nodes)
@@ -122,7 +122,7 @@ def _bound_outside_comprehensions(nodes: Nodes) -> set[str]:
     waiting: list[ast.AST] = [*walk_scope(nodes).roots]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, _COMPREHENSIONS):
+        if isinstance(node, COMPREHENSIONS):
             found.update(each.target.id for each in walk_tree(node) if isinstance(each, ast.NamedExpr))
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             found.add(node.id)
@@ -154,7 +154,7 @@ def read_names(nodes: Nodes) -> set[str]:
             names.update((node.target.id, *arrays_of(node.target)))
         elif isinstance(node, SCOPES):
             names |= free_names(node)
-        elif isinstance(node, _COMPREHENSIONS):
+        elif isinstance(node, COMPREHENSIONS):
             first, parts = node.generators[0].iter, [*ast.iter_child_nodes(node)]
             outside = {id(each) for each in walk_scope(first)}
             inside.update(id(each) for each in walk_scope(parts) if id(each) not in outside)

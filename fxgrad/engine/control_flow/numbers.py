@@ -17,7 +17,7 @@ from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.blocks import is_unknown, refuse
 from fxgrad.engine.control_flow.slices import TracedSlice, item
-from fxgrad.engine.control_flow.structures import OptionalValue
+from fxgrad.engine.control_flow.structures import OptionalValue, member_class
 from fxgrad.engine.control_flow.variables import truth
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
@@ -125,6 +125,8 @@ def is_instance(value: Any, kinds: Any) -> bool:
     """Return `isinstance(value, kinds)`, for a traced value of the type that it has in Python and NumPy."""
     if type(value) is OptionalValue:
         value.refused()
+    if (chosen := member_class(value)) is not None:
+        return issubclass(chosen, kinds)
     if isinstance(value, kinds) or type(value) is not Tracer:
         return isinstance(value, kinds)
     kind = _type_of(value)
@@ -141,6 +143,8 @@ def _type_of(*args: Any, **kwargs: Any) -> Any:
     """Return `type(x)`, for a traced value the type that it has in Python and NumPy."""
     if len(args) == 1 and type(args[0]) is OptionalValue:
         args[0].refused()
+    if len(args) == 1 and (chosen := member_class(args[0])) is not None:
+        return chosen
     if len(args) != 1 or type(args[0]) is not Tracer:
         return type(*args, **kwargs)
     aval = args[0].aval

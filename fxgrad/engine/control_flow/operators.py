@@ -56,7 +56,6 @@ from fxgrad.engine.control_flow.blocks import (
     refusals,
     refuse,
     refuse_in_try,
-    stacked,
     text,
 )
 from fxgrad.engine.control_flow.branches import branch as stage_branch
@@ -95,7 +94,7 @@ from fxgrad.engine.control_flow.numbers import (
 from fxgrad.engine.control_flow.sequences import ENDLESS, SEQUENCES, Sequences, as_sequence, index, numbered
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, item, places_of_true
 from fxgrad.engine.control_flow.slices import call as call_on_slices
-from fxgrad.engine.control_flow.structures import OptionalValue, containers_in, is_record
+from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue, containers_in, is_record, stacked
 from fxgrad.engine.control_flow.variables import Names, Passed, cells_of, names_of_block, write
 from fxgrad.engine.frontend.protocol import written
 from fxgrad.engine.ops.structural import convert
@@ -434,7 +433,10 @@ def contains(container: Any, value: Any) -> Any:
     is_array = type(container) is Tracer or (isinstance(container, np.ndarray) and type(value) is Tracer)
     if is_array and (is_unknown(container) or is_unknown(value)):
         return fnp.any(fnp.equal(container, value))
-    if type(container) in (list, tuple) and (is_unknown(value) or any(map(is_unknown, container))):
+    if type(value) is ChosenMember and isinstance(container, dict | set | frozenset):
+        return value.among(lambda member: member in container, "`in`")
+    if type(container) in (list, tuple) and any(is_unknown(each) or type(each) is ChosenMember
+                                                for each in (value, *container)):
         return boolean("or", False, *[lambda each=each: each is value or each == value for each in container])
     if is_unknown(value) and type(container) is builtins.range and not np.shape(value):
         first, last = sorted((container[0], container[-1])) if container else (0, -1)

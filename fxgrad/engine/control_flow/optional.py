@@ -61,7 +61,10 @@ def compared_with_none(node: ast.AST) -> str:
 
 
 def names_set_if(test: ast.expr, when: bool) -> set[str]:
-    """Return the names that are not None if a test gives `when`."""
+    """Return the names that are not None if a test, or the one that a flag has the truth of, gives `when`."""
+    decided: ast.expr | None = getattr(test, "truth_of", None)
+    if decided is not None:
+        return names_set_if(decided, when)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return names_set_if(test.operand, not when)
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is when:

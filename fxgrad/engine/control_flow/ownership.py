@@ -28,7 +28,7 @@ from fxgrad.engine.control_flow.blocks import (
     note_change,
     refuse,
 )
-from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, is_container, parts_of
+from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue, UnknownLength, is_container, parts_of
 from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.tracer import Tracer
 
@@ -129,6 +129,14 @@ def _has_alone(cell: CellType) -> bool:
             and count_others(inside) == 1 and owns_elements(inside[0]))
 
 
+def _tuple_has_alone(cell: CellType) -> bool:
+    """Return whether a variable has a tuple of arrays and numbers, and the tuple alone has the arrays."""
+    parts = content_of(cell)
+    return type(parts) is tuple and not any(type(each) is tuple or is_container(each) for each in parts) and all(
+        count_others([parts[number]]) == 1 and owns_elements(parts[number])
+        for number in range(len(parts)) if is_array(parts[number]))
+
+
 def owns_elements(array: Any) -> bool:
     """Return whether an array is no view, or one of an array that nothing else refers to; and not a caller's."""
     if type(array) is Tracer:
@@ -225,7 +233,8 @@ class BlockArrays:
         assert around is not None
         forget_dead(self._cells, self._before, self._live)
         shared = {name for name in self._live
-                  if content_of(self._cells[name]) is not None and not _has_alone(self._cells[name])}
+                  if content_of(self._cells[name]) is not None and not _has_alone(self._cells[name])
+                  and not _tuple_has_alone(self._cells[name])}
         in_items = shared_items([*containers, *(change.container for change in around.changed.values())])
         for name, variable in self._held.items():
             if has_variable(self._cells[name], variable):  # unchanged
@@ -266,7 +275,7 @@ def forget_dead(cells: Cells, before: Mapping[str, Any], live: Collection[str]) 
     """Give variables that are not live after a block the values from before it."""
     for name, cell in cells.items():
         if name not in live and content_of(cell) is not before[name] and isinstance(
-                content_of(cell), np.ndarray | Tracer | UnknownLength | OptionalValue | Place):
+                content_of(cell), np.ndarray | Tracer | UnknownLength | OptionalValue | ChosenMember | Place):
             if before[name] is UNSET:
                 del cell.cell_contents
             else:

@@ -41,6 +41,7 @@ from fxgrad.engine.control_flow.names import (
     dotted,
     free_names,
     has_walrus,
+    is_generated,
     nested_functions,
     parameter_names,
     read_names,
@@ -198,12 +199,19 @@ class _Rewriter(ast.NodeTransformer):
         for statement in statements:
             dead = self._second_names - getattr(statement, "live_before", self._second_names)
             if dead and any(map(may_change, walk_scope([statement]))):
-                names = placed(ast.Tuple([load(each, statement) for each in sorted(dead)], ast.Load()),
-                            statement)
-                out.append(placed(ast.Expr(self._call("forget", [thunk(names)], statement)), statement))
+                out.append(self._forget(sorted(dead), statement))
             rewritten = self.visit(statement)
             out += rewritten if isinstance(rewritten, list) else [rewritten]
         return out
+
+    def _forget(self, names: Sequence[str], at: ast.stmt) -> ast.stmt:
+        """Return the statement after which names have no value."""
+        values = placed(ast.Tuple([load(each, at) for each in names], ast.Load()), at)
+        return placed(ast.Expr(self._call("forget", [thunk(values)], at)), at)
+
+    def visit_Delete(self, node: ast.Delete) -> Any:
+        names = [each.id for each in node.targets if isinstance(each, ast.Name) and is_generated(each.id)]
+        return self._forget(names, node) if names else self.generic_visit(node)
 
     def _inner(self, name: str, body: list[ast.stmt], binds: set[str], at: ast.AST, parameter: str | None = None,
                reads: Collection[str] = ()) -> ast.stmt:
@@ -472,6 +480,9 @@ class _Rewriter(ast.NodeTransformer):
         node.value = self._returned(value) if is_result else self._new_containers(value)
         for name in getattr(node, "given_back", ()):
             node.value = self._call("given_back", [thunk(load(name, node)), node.value], node)
+        if hasattr(node, "moves") and isinstance(value, ast.Name) and (
+                value.id in self._second_names - node.live_after):  # type: ignore[attr-defined]
+            return [node, self._forget([value.id], node)]
         found = self._noting_rebinding(node, bound_names(node.targets))
         lists = [each.value for target in node.targets for each in walk_tree(target)
                  if isinstance(each, ast.Starred) and isinstance(each.value, ast.Name)]

@@ -13,9 +13,10 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
 from fxgrad.engine.control_flow.arrays import Row, RowSource
-from fxgrad.engine.control_flow.blocks import Thunk, fresh, is_unknown, joint_type, refuse
+from fxgrad.engine.control_flow.blocks import Thunk, fresh, is_unknown, refuse
 from fxgrad.engine.control_flow.ownership import is_array
 from fxgrad.engine.control_flow.slices import TracedSlice
+from fxgrad.engine.control_flow.structures import joint_type
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from enum import Enum, IntEnum, IntFlag
-from types import FunctionType, MemberDescriptorType
+from enum import Enum, Flag, IntEnum, IntFlag
+from types import FunctionType, MemberDescriptorType, MethodType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from fxgrad.engine import tree
+from fxgrad import numpy as fnp
+from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.core.avals import Aval, array_aval
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.tree import TreeDef
@@ -172,6 +174,85 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert",
     setattr(OptionalValue, f"__{_name}__", _operator(_name))
 
 
+class ChosenMember:
+    """A member of an enumeration that a traced condition chose, by its place among the members.
+
+    Attributes and comparisons of the members are those at this place, if they are numbers.
+    """
+
+    __slots__ = ("kind_", "place_")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, kind: type[Enum], place: Any) -> None:
+        self.kind_, self.place_ = kind, place
+
+    def among(self, of_member: Callable[[Any], Any], what: str) -> Any:
+        """Return what a function gives for the member, if it gives numbers or arrays of one shape for all."""
+        values = [of_member(each) for each in self.kind_]
+        if all(each is values[0] for each in values):
+            return values[0]
+        try:
+            return stacked(values)[self.place_]
+        except (TypeError, ValueError):
+            raise ControlFlowError(at_user_line(
+                f"a traced condition chose this member of {self.kind_.__name__}, and {what} is no number, or array of "
+                f"one shape, for each member. Compare the member, `x is {next(iter(self.kind_))}`; or return a number, "
+                "and look the rest up outside of the compiled function")) from None
+
+    def is_member(self, other: Any) -> Any:
+        """Return whether it is a member, which a traced condition may have chosen too."""
+        return member_class(other) is self.kind_ and fnp.equal(self.place_, member_place(other))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        own = next((vars(each)[name] for each in self.kind_.__mro__ if name in vars(each)), None)
+        if isinstance(own, FunctionType):
+            return MethodType(own, self)
+        return self.among(lambda member: getattr(member, name), f"`.{name}`")
+
+    def __eq__(self, other: object) -> Any:
+        return self.is_member(other) if self.kind_.__eq__ is object.__eq__ else self.among(
+            lambda member: member == other, "`==`")
+
+    def __ne__(self, other: object) -> Any:
+        return fnp.logical_not(self == other)
+
+    def __bool__(self) -> bool:
+        return bool(self.among(bool, "its truth"))
+
+    def __str__(self) -> str:
+        return str(self.among(str, "its text"))
+
+    def __repr__(self) -> str:
+        return f"a member of {self.kind_.__name__}"
+
+    __format__ = __str__  # type: ignore[assignment]
+
+
+def member_class(value: Any) -> type[Enum] | None:
+    """Return the enumeration that a value is a member of, if its members are no numbers; None for another value."""
+    if type(value) is ChosenMember:
+        return value.kind_
+    return type(value) if isinstance(value, Enum) and not isinstance(value, IntEnum | Flag) else None
+
+
+def member_place(value: Any) -> Any:
+    """Return the place of a member among those of its enumeration; the number of one of an `IntEnum`; another value."""
+    if type(value) is ChosenMember:
+        return value.place_
+    kind = member_class(value)
+    if kind is not None:
+        return [each.name for each in kind].index(value.name)
+    return int(value) if isinstance(value, IntEnum | IntFlag) else value
+
+
+def as_chosen(value: Any, place: Any = None) -> Any:
+    """Return a member as one that a traced condition chose, with its place or another; of numbers this is the place."""
+    place, kind = member_place(value) if place is None else place, member_class(value)
+    return place if kind is None else ChosenMember(kind, place)
+
+
 class _Optional:
     """An optional value by its parts."""
 
@@ -262,7 +343,7 @@ class Flat(NamedTuple):
     avals: list[Aval | None]
 
     def __str__(self) -> str:
-        words = [word_for(leaf) if aval is None else str(aval)
+        words = [word_for(leaf) if aval is None or type(leaf) is ChosenMember else str(aval)
                  for leaf, aval in zip(self.leaves, self.avals, strict=True)]
         return _shown(tree.unflatten(self.structure, [_Word(word) for word in words]))
 
@@ -281,8 +362,10 @@ def way_for_objects(one: Any, two: Any) -> str:
         return ". Call them in the branches"
     if isinstance(one, str) and isinstance(two, str):
         return ". Choose a number, and look the text up outside of the compiled function"
-    if isinstance(one, Enum) and isinstance(two, Enum):
-        return f". Make {type(one).__name__} an enum.IntEnum, whose members are numbers"
+    if isinstance(one, Flag) and type(one) is type(two):
+        return f". Make {type(one).__name__} an enum.IntFlag, whose members are numbers"
+    if member_class(one) is not member_class(two) and None not in (member_class(one), member_class(two)):
+        return ", and members of one enumeration"
     return ""
 
 
@@ -300,12 +383,55 @@ class _Word(str):
 def flatten(value: Any) -> Flat:
     """Flatten a value; leaves that are neither arrays nor numbers stay as they are."""
     leaves, structure = tree.flatten(_packed(value))
-    return Flat(structure, leaves, [aval_of(leaf) if type(leaf) is Tracer else array_aval(leaf) for leaf in leaves])
+    return Flat(structure, leaves, [*map(_leaf_aval, leaves)])
+
+
+def _leaf_aval(leaf: Any) -> Aval | None:
+    if type(leaf) is ChosenMember:
+        return _leaf_aval(member_place(leaf))
+    return aval_of(leaf) if type(leaf) is Tracer else array_aval(leaf)
 
 
 def number_type(leaf: Any, aval: Aval | None) -> Aval | None:
-    """Return the type of a leaf where it differs from another one: members of an `IntEnum` are numbers there."""
-    return array_aval(int(leaf)) if aval is None and isinstance(leaf, IntEnum | IntFlag) else aval
+    """Return the type of a leaf where it differs from another one: members of enumerations are numbers there."""
+    if aval is None and (isinstance(leaf, IntEnum | IntFlag) or member_class(leaf) is not None):
+        return array_aval(member_place(leaf))
+    return aval
+
+
+def number_types(one: Any, other: Any, avals: tuple[Aval | None, Aval | None]) -> tuple[Aval | None, Aval | None]:
+    """Return the types of two leaves, as numbers if they differ.
+
+    Members of two enumerations have none, and neither has one beside a number.
+    """
+    alike = member_class(one) is member_class(other)
+    if (alike and None not in avals) or is_equal(one, other):
+        return avals
+    return (number_type(one, avals[0]), number_type(other, avals[1])) if alike else (None, None)
+
+
+def is_equal(one: Any, other: Any) -> bool:
+    """Return whether two objects that are no arrays may stand for one."""
+    if one is other:
+        return True
+    try:
+        return type(one) is type(other) and bool(one == other)
+    except Exception:  # noqa: BLE001  (of the user's class)
+        return False
+
+
+def stacked(items: Sequence[Any]) -> Any:
+    """Return items as one array; of Python's numbers it has all digits, and gives way to the dtypes of arrays."""
+    dtype, weak = joint_type(items)
+    return convert(fnp.stack([fnp.asarray(each, dtype) for each in items]), dtype, weak)
+
+
+def joint_type(values: Sequence[Any]) -> tuple[Any, bool]:
+    """Return the dtype of an array of all values, and whether it is weak; raise `TypeError` if one is no array."""
+    avals = [aval for value in values for aval in flatten(value).avals]
+    if None in avals or any(type(each) is ChosenMember for each in values):
+        raise TypeError("there are values that are no arrays")
+    return dtypes.promote(*((aval.dtype, aval.weak) for aval in avals if aval is not None))
 
 
 def has_unknown_length(flat: Flat) -> bool:
@@ -349,7 +475,9 @@ def _inside_optional(one: Flat, other: Flat) -> Flat | None:
     if len(values) == 2 and inner[0] is inner[1] is None:
         return None
     found = inner[0] or values[0]
-    return None if None in found.avals or containers_in(unflatten(found.structure, found.leaves)) else found
+    if None in found.avals or any(type(each) is ChosenMember for each in found.leaves):
+        return None
+    return None if containers_in(unflatten(found.structure, found.leaves)) else found
 
 
 def as_optional(value: Any, inside: OptionalParts, placeholder: Callable[[Aval], Any], made: Mapping[int, Any]) -> Any:

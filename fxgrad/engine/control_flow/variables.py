@@ -245,13 +245,3 @@ def count_items(flat: Flat) -> str:
     """Return the number of items of a list in words."""
     count = len(unflatten(flat.structure, flat.leaves))
     return f"{count} item{'s' * (count != 1)} long"
-
-
-def is_equal(one: Any, other: Any) -> bool:
-    """Return whether two objects that are no arrays may stand for one."""
-    if one is other:
-        return True
-    try:
-        return type(one) is type(other) and bool(one == other)
-    except Exception:  # noqa: BLE001  (of the user's class)
-        return False

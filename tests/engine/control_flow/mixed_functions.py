@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 import math
 from dataclasses import dataclass, field
@@ -704,6 +705,59 @@ def names_bound_after_and(x, n):
     return turns, error * x, total * x
 
 
+def names_bound_in_chains_of_branches(x, n):
+    """What a side of several conditions computes, and what `:=` binds there, is in the program once."""
+    total, m, table = 0.5, 0.25, np.ones(4) * x
+    for k in range(n):
+        if x > k and (m := x - k) > 0.7 and (square := m * m) < 5:
+            total = total + m * np.sin(square)
+        elif x < -0.5 * k or (m := m * 1.5) > 1.2 or (doubled := m * 2.0) < k:
+            total = total - np.cos(m) * k
+        elif ((k > 1 and (row := table * k).sum() > 3) or (row := table - k)[0] > 0.1) and row[1] < 9:
+            row[0] = total
+            table[k % 4] = 0.5
+            total = total + np.sum(row) * 0.1
+        else:
+            total = total * np.exp(-doubled * doubled)
+        if not (total < 3 or (third := total / 3) > 9):
+            total = np.sin(third)
+            continue
+        if k > 3 and not (total > 0 and (half := total / 2) > 0.3):
+            total = total + np.tanh(total)
+            break
+        if k > 4 or (half := total / 2) > 0.1:
+            total = total - 0.3
+        else:
+            total = total * half
+    return total, m, table, x * total
+
+
+def names_bound_before_raises(x, n):
+    t = 1.0
+    while t < 9:
+        t = t * 1.5
+        if n > 6 and (m := t * x) > 3:
+            raise ValueError(f"m {m:.3f}")
+        if n > 2 or (m := t * x) > -40:
+            t = t + np.sin(t * x) ** 2
+        else:
+            raise KeyError(f"other {m:.3f}")
+    return t * x
+
+
+def optional_names_after_and(x, n):
+    best = None
+    for k in range(n):
+        v = np.sin(x * k + 1.0)
+        if best is not None and (gap := v - best) < 0.1:
+            best = best + gap * np.exp(gap)
+        elif best is None or (twice := best * 2) > 0.2:
+            best = v * np.cos(v)
+        else:
+            best = best - twice * v
+    return -9.0 if best is None else best * 2
+
+
 def numpys_functions_of_lists_of_numbers(x, n):
     values = [x, 0.5 * n, 1.0]
     while sum(values) < 9:
@@ -921,3 +975,110 @@ def loops_within_finally(x, n):
     finally:
         z = 3 * x
     return y * z
+
+
+class Phase(enum.Enum):
+    IDLE = 0.5
+    RUN = 2.0
+    WAIT = -1.0
+    DONE = 3.25
+
+    @property
+    def rate(self):
+        return self.value * 2 + 1
+
+    def following(self):
+        if self is Phase.DONE:
+            return Phase.IDLE
+        return Phase.WAIT if self is Phase.RUN else Phase.DONE
+
+
+class Mode(enum.Enum):
+    SLOW = "slow"
+    FAST = "fast"
+
+
+class Machine:
+    def __init__(self, x):
+        self.phase, self.mode, self.x, self.count = Phase.IDLE, Mode.FAST, x, 0
+
+    def step(self):
+        match self.phase:
+            case Phase.IDLE | Phase.WAIT:
+                self.x = self.x * 1.25 + 0.1
+                if self.x > 1.5:
+                    self.phase = Phase.RUN
+            case Phase.RUN if self.count < 2:
+                self.count += 1
+                self.x = self.x - 0.4
+                self.mode = Mode.SLOW if self.x > 1 else self.mode
+            case Phase.RUN:
+                self.phase = Phase.DONE
+            case _:
+                self.x = np.sin(self.x)
+
+
+def members_of_enumerations(x, n):
+    phase, total, mode = Phase.IDLE, x, Mode.SLOW
+    for k in range(n + 3):
+        if phase is Phase.IDLE:
+            total = total * 1.5
+            if abs(total) > 1.2:
+                phase = Phase.RUN
+        elif phase == Phase.RUN and k % 2 == 0:
+            total = total - np.tanh(total)
+            phase = Phase.WAIT if total > 0.3 else phase
+        elif phase not in (Phase.IDLE, Phase.RUN):
+            total = total + 0.25 * phase.value
+            phase = phase.following()
+        else:
+            mode = Mode.FAST
+        if phase != Phase.IDLE and total > 3:
+            break
+    rates = {Phase.IDLE: 0.1, Phase.RUN: x, Phase.WAIT: 0.3, Phase.DONE: 0.4}
+    return (total, phase.value, phase.rate, rates[phase] * total, phase in {Phase.RUN, Phase.DONE},
+            1.0 if mode is Mode.FAST else x, isinstance(phase, Phase), mode == Phase.IDLE)
+
+
+def machines_with_phases(x, n):
+    machine, other = Machine(x), {"phase": Phase.WAIT, "pair": (Mode.SLOW, x)}
+    while machine.phase is not Phase.DONE and machine.count + n < 40 and machine.x > -8:
+        machine.step()
+        machine.count += machine.x < 0
+        if machine.phase == other["phase"] or machine.x > n:
+            other["phase"] = Phase.RUN
+            other["pair"] = (Mode.FAST, other["pair"][1] * 0.9)
+    same = machine.phase is other["phase"]
+    return machine.x, machine.count, same, other["pair"][1] * (2 if other["pair"][0] is Mode.FAST else 3), (
+        machine.mode is Mode.SLOW)
+
+
+def phases_returned_early(x, n):
+    def phase_of(v):
+        for k in range(n):
+            if v * k > 1:
+                return Phase.RUN
+            if v < -0.5:
+                return Phase.WAIT
+        return Phase.IDLE
+    first, second = phase_of(x), phase_of(x - 0.3)
+    if first is second:
+        return x * first.value
+    first, second = second, first
+    return (x - first.value) * second.rate
+
+
+def arrays_returned_early_in_tuples(x, n):
+    u, y, turns = np.arange(4.0) * 0.3 + x, x * 0.5, 0
+    while turns < 5:
+        turns += 1
+        if x > y:
+            y = y + 0.3
+        else:
+            u[1] *= x
+        if y > x + 0.5:
+            return u, y, n
+        inner = 0
+        while inner < 3 and len(u) < 4:
+            u += 1.0
+    return u, y, turns

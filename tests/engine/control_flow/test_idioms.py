@@ -115,17 +115,35 @@ def lambda_chosen(xs):
     return function(xs[0])
 
 
-def enum_chosen(xs):
-    color = Color.RED if xs[0] > 1 else Color.BLUE  # here
-    return color.value
+class Shape(enum.Flag):
+    ROUND = 1
+    FLAT = 2
 
 
-def states_in_a_loop(xs):
-    state = Color.RED
-    while xs[0] > 1:  # here
-        xs = xs / 2
-        state = Color.BLUE
-    return xs, state is Color.RED
+def member_of_two_enumerations(xs):
+    return Color.RED if xs[0] > 1 else Animal.CAT  # here
+
+
+def flag_chosen(xs):
+    return (Shape.ROUND if xs[0] > 1 else Shape.FLAT) in Shape.ROUND | Shape.FLAT  # here
+
+
+class Animal(enum.Enum):
+    CAT = 1
+
+
+def text_of_a_member(xs):
+    color = Color.RED if xs[0] > 1 else Color.BLUE
+    return 1.0 if color.name == "RED" else 2.0  # here
+
+
+def member_returned(xs):  # here
+    return Color.RED if xs[0] > 1 else Color.BLUE
+
+
+def item_of_a_dict_of_some_members(xs):
+    color = Color.RED if xs[0] > 1 else Color.BLUE
+    return {Color.RED: 1.0, Color.BLUE: "no"}[color] * xs  # here
 
 
 def keys_in_two_orders(xs):
@@ -215,6 +233,9 @@ def array_of_a_tuple_changed_in_a_branch(xs):
 
 
 SIDES = "if the condition of this `if` is true, and"
+NO_NUMBER = ("a traced condition chose this member of Color, and {} is no number, or array of one shape, for each "
+             "member. Compare the member, `x is Color.RED`; or return a number, and look the rest up outside of the "
+             "compiled function")
 REFUSED = [
     (none_or_a_pair, ("none_or_a_pair returns None on one path and a value on another, and a traced condition "
       "chooses: what is compiled or batched returns arrays and numbers. In the place of None, return np.nan or another "
@@ -228,11 +249,15 @@ REFUSED = [
       "recorded. In print() and assert it may stand; otherwise make the text outside of the compiled function")),
     (lambda_chosen, (f"`function` is a lambda {SIDES} a lambda otherwise. Only arrays and numbers can be chosen by a "
       "traced condition. Call them in the branches")),
-    (enum_chosen, (f"a value is <Color.RED: 1> {SIDES} <Color.BLUE: 2> otherwise. Only arrays and numbers can be "
-      "chosen by a traced condition. Make Color an enum.IntEnum, whose members are numbers")),
-    (states_in_a_loop, ("`state` is <Color.RED: 1> before a turn of this `while` and <Color.BLUE: 2> after it. Only "
-      "arrays and numbers can change in a loop whose number of turns is traced. Make Color an enum.IntEnum, whose "
-      "members are numbers")),
+    (member_of_two_enumerations, (f"a value is <Color.RED: 1> {SIDES} <Animal.CAT: 1> otherwise. Only arrays and "
+      "numbers can be chosen by a traced condition, and members of one enumeration")),
+    (flag_chosen, (f"a value is <Shape.ROUND: 1> {SIDES} <Shape.FLAT: 2> otherwise. Only arrays and numbers can be "
+      "chosen by a traced condition. Make Shape an enum.IntFlag, whose members are numbers")),
+    (text_of_a_member, (NO_NUMBER.format("`.name`"))),
+    (member_returned, ("member_returned returns a member of Color that a traced condition chose: what is compiled or "
+      "batched returns arrays and numbers. Return x.value, if that is a number, or make the enumeration an "
+      "enum.IntEnum")),
+    (item_of_a_dict_of_some_members, (NO_NUMBER.format("the item of the dict"))),
     (keys_in_two_orders, (f"`found` is {{'b': f64[], 'a': f64*[]}} {SIDES} {{'a': f64[], 'b': f64*[]}} otherwise. "
       "Write the keys in one order")),
     (adds_in_each_turn, ("`out`, which changes at test_idioms.py:{next} (in adds_in_each_turn), is 0 items long before "

@@ -13,7 +13,7 @@ import fxgrad
 from fxgrad import grad, jit, python_control_flow, vmap
 from fxgrad.errors import ControlFlowError
 from tests.engine.control_flow import mixed_functions
-from tests.support.converted import assert_as_numpy
+from tests.support.converted import assert_as_numpy, assert_refused
 
 FUNCTIONS = [each for _, each in inspect.getmembers(mixed_functions, inspect.isfunction)
              if [*inspect.signature(each).parameters] == ["x", "n"]]
@@ -142,6 +142,57 @@ def test_a_loop_without_an_end_that_would_be_unrolled_is_refused(function: Any, 
         jit(python_control_flow(function))(1.5)
     assert str(refused.value) == (f"{what}. Write `while True`, and count the turns: k += 1\n"
                                   f"  at test_mixed_functions.py:{line} (in {function.__name__})")
+
+
+def last_of_a_chain(x: Any) -> Any:
+    if x > 0.5 and (part := x - 0.1) > 0.7 and (square := part * part) < 0.9:
+        y = np.sin(square)
+    elif x > 1.5 and (part := x - 0.2) > 1.7:
+        y = part * 2.0
+    elif x > 2.5 and not (x < 2.6 or (part := x - 0.3) < 2.7):
+        y = part * 3.0
+    elif x < -5 or (part := x * x) > 9:
+        y = np.tan(x)
+    else:
+        y = np.cos(part)
+    return y
+
+
+def turns_of_two_tests(x: Any) -> Any:
+    half = 0.0
+    while x < 0.5 or (half := x / 2) < 0.7:
+        x = x + np.exp(-x * x) + half * half
+        if x > 1 or (part := x - 3) < -2.5:
+            x = x + 0.1 + np.tan(x / 20) ** 2
+        else:
+            x = x + np.cos(part) ** 2
+    return x
+
+
+@pytest.mark.parametrize(("function", "words"), [
+    (last_of_a_chain, {"sin(": 1, "cos(": 1, "tan(": 1, "* 2.0": 1, "* 3.0": 1}),
+    (turns_of_two_tests, {"exp(": 1, "cos(": 1, "tan(": 1})])
+def test_sides_that_several_operands_of_a_condition_reach_are_in_the_program_once(
+        function: Any, words: dict[str, int]) -> None:
+    converted = python_control_flow(function)
+    text = str(fxgrad.make_program(converted)(0.3))
+    assert {word: text.count(word) for word in words} == words
+    points, step = np.array([-5.3, -3.2, -0.3, 0.3, 0.55, 0.9, 1.2, 1.37, 1.55, 1.95, 2.55, 2.8, 3.1, 5.9]), 1e-6
+    np.testing.assert_allclose(jit(vmap(converted))(points), [function(x) for x in points], rtol=1e-12)
+    np.testing.assert_allclose(jit(vmap(grad(converted)))(points), [
+        (function(x + step) - function(x - step)) / (2 * step) for x in points], rtol=1e-5, atol=1e-8)
+
+
+def read_where_it_may_not_be_bound(x: Any, n: Any) -> Any:
+    if n > 0 and (root := np.sqrt(x)) < 3:  # here
+        return root * 2.0
+    return np.sin(root)
+
+
+def test_a_name_that_a_condition_may_skip_is_refused_where_it_is_read() -> None:
+    assert_refused(read_where_it_may_not_be_bound, None, (
+        "`root` is set only if the condition of this `if` is true, and it is used after. Set it on both sides, or "
+        "before"))
 
 
 def greatest_of_some(x: Any, n: Any) -> Any:
