@@ -197,6 +197,28 @@ def test_exponentials_of_large_numbers_have_all_digits(name: str) -> None:
             np.testing.assert_array_equal(np.signbit(wide), np.signbit(expected.astype(float)))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_compiled_inverse_functions_of_angles(dtype: str) -> None:
+    """XLA's call the C library for each number; these are polynomials, right to 2.4 units of the last place."""
+    kind, eps = dtypes.SUPPORTED[dtype], float(fnp.finfo(dtypes.SUPPORTED[dtype]).eps)
+    rng = np.random.default_rng(0)
+    rest = 10 ** rng.uniform(-7, 0, 999)
+    near = np.concatenate([rng.uniform(-1, 1, 4000), 1 - rest, rest - 1, [
+        0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -2.0, np.nan, np.inf]]).astype(kind)
+    far = np.concatenate([near, 10 ** rng.uniform(-4, 4, 2000), [0.66, 0.1, -np.inf]]).astype(kind)
+    special = np.array([0.0, -0.0, 1.0, -1.0, 0.1, np.inf, -np.inf, np.nan]).astype(kind)
+    pairs = np.concatenate([np.repeat(special, 8), far, -far]), np.concatenate([np.tile(special, 8), far[::-1], far])
+    for name, args in {"arcsin": [near], "arccos": [near], "arctan": [far], "arctan2": [*pairs]}.items():
+        with np.errstate(invalid="ignore"):
+            want = getattr(np, name)(*(arg.astype(np.float64) for arg in args))
+        found = fxgrad.jit(getattr(fnp, name))(*args)
+        assert found.dtype == kind, name
+        wide = np.asarray(found).astype(np.float64)
+        np.testing.assert_allclose(wide, want, rtol=3 * eps, atol=float(fnp.finfo(kind).tiny), err_msg=name)
+        numbers = ~np.isnan(want)
+        np.testing.assert_array_equal(np.signbit(wide[numbers]), np.signbit(want[numbers]), name)
+
+
 def test_hyperbolic_sines_of_small_complex_numbers() -> None:
     z = np.array([1e-10 + 1e-10j, -1e-20 + 1e-30j, 1e-5 - 2.0j, 0.5 + 0.5j, 3.0 - 1.0j])
     np.testing.assert_allclose(fxgrad.jit(fnp.sinh)(z), np.sinh(z), rtol=1e-14)

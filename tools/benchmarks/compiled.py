@@ -92,7 +92,7 @@ OPERATIONS: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[Bar, ...]
     "searchsorted": (lambda lib, x, at: lib.searchsorted(at, x), (100_000, 1000), (Ratio("jax.jit", 1.0),)),
     "interp": (lambda lib, x, at: lib.interp(x, at, lib.abs(at)), (100_000, 1000), (Ratio("jax.jit", 1.0),)),
     "argmax": (lambda lib, x: lib.argmax(x), (100_000,), (Ratio("jax.jit", 1.1),)),
-    "arctan2": (lambda lib, x, y: lib.arctan2(x, y), (100_000, 100_000), (Ratio("jax.jit", 1.1),)),
+    "arctan2": (lambda lib, x, y: lib.arctan2(x, y), (100_000, 100_000), (Ratio("jax.jit", 0.2),)),
     **{name: (lambda lib, x, name=name: getattr(lib, name)(x), (100_000,), (Ratio("jax.jit", 1.1),))
        for name in ("sin", "exp", "tanh")}}
 """Operations by name, with the counts of their random numbers and their bars."""

@@ -82,7 +82,7 @@ CASES: dict[str, list[Case]] = {
     "vectorize": [Case(A(2, 3), A(3), call=lambda m, x, y: m.vectorize(lambda a, b: a * b)(x, y))],
     "frompyfunc": [Case(A(3), A(3), call=lambda m, x, y: m.frompyfunc(lambda a, b: a + b, 2, 1)(x, y))],
     "fromfunction": [Case(call=lambda m: m.fromfunction(lambda i, j: i + j, (2, 3)), dtypes=ONE),
-                     Case(call=lambda m: m.fromfunction(lambda i: (i * m.arange(2.0), 1.0), (2,)), dtypes=ONE)],
+                     Case(call=lambda m: m.fromfunction(lambda i: (i * m.arange(2.0), m.ones(())), (2,)), dtypes=ONE)],
     "arange": [Case(5, dtypes=ONE), Case(1, 2.5, 0.5, dtypes=ONE), Case(3, dtype=D)],
     "linspace": [Case(0.0, 1.0, 5, dtypes=ONE), Case(A(3), 1.0, 4), Case(0, 3, 4, endpoint=False, dtype=D)],
     "logspace": [Case(0.0, 1.0, 5, dtypes=ONE), Case(A(2, low=0.1), 2.0, 3)],
