@@ -27,7 +27,7 @@ sin, cos, tan = operation(sin_p), operation(cos_p), operation(tan_p)
 # XLA's own inverse functions call the C library number by number on CPUs, 10 to 40 times as long as these take.
 
 _ATAN = ((-0.00179355876, 0.010914325, -0.0311773245, 0.0579570723, -0.0840342003, 0.109521755, -0.142642397,
-          0.199985481, -0.333332991), (1.0,))
+          0.199985481, -0.333332991),)
 """(atan(t) / t - 1) / t² as a polynomial in t², up to t = 1, with a relative error of 3e-9 of atan (least squares,
 reweighted)."""
 _WIDE_ATAN = ((-8.750608600031904122785e-1, -1.615753718733365076637e1, -7.500855792314704667340e1,
@@ -35,7 +35,7 @@ _WIDE_ATAN = ((-8.750608600031904122785e-1, -1.615753718733365076637e1, -7.50085
               (1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2,
                4.853903996359136964868e2, 1.945506571482613964425e2))
 """The same in float64 as a quotient, up to t = 0.66 (S. Moshier, Cephes, atan.c)."""
-_ASIN = ((0.0375164961, 0.0144385736, 0.0318077265, 0.0445169542, 0.0750050419, 0.1666666), (1.0,))
+_ASIN = ((0.0375164961, 0.0144385736, 0.0318077265, 0.0445169542, 0.0750050419, 0.1666666),)
 """(asin(s) / s - 1) / s² up to s = 1/2, with a relative error of 3e-10 of asin."""
 _WIDE_ASIN = ((3.47933107596021167570e-5, 7.91534994289814532176e-4, -4.00555345006794114027e-2,
                2.01212532134862925881e-1, -3.25565818622400915405e-1, 1.66666666666666657415e-1),
@@ -53,17 +53,16 @@ def _polynomial(lax: Any, z: Any, coefficients: tuple[float, ...]) -> Any:
     return result
 
 
-def _odd_function(lax: Any, x: Any, narrow: Any, wide: Any) -> Any:
-    """Return x (1 + x² q(x²)), where q is a quotient of polynomials for float32 or float64."""
-    above, below = wide if x.dtype == np.float64 else narrow
+def _odd_function(lax: Any, x: Any, above: tuple[float, ...], below: tuple[float, ...] = ()) -> Any:
+    """Return x (1 + x² q(x²)), where q is a polynomial, or a quotient of two."""
     z = lax.mul(x, x)
     quotient = _polynomial(lax, z, above)
-    if len(below) > 1:
+    if below:
         quotient = lax.div(quotient, _polynomial(lax, z, below))
     return lax.add(lax.mul(x, lax.mul(z, quotient)), x)
 
 
-def _less_than(lax: Any, share: float, x: Any) -> Any:
+def _rest_of_pi(lax: Any, share: float, x: Any) -> Any:
     """Return pi times `share`, a power of 2, less x; the constant has the digits of two numbers."""
     first = x.dtype.type(share * math.pi)
     rest = x.dtype.type(share * math.pi - float(first) + share * _PI_REST)
@@ -73,12 +72,12 @@ def _less_than(lax: Any, share: float, x: Any) -> Any:
 def _atan_of_ratio(lax: Any, t: Any) -> Any:
     """Return atan(t) of t from 0 to 1."""
     if t.dtype != np.float64:
-        return _odd_function(lax, t, _ATAN, _WIDE_ATAN)
+        return _odd_function(lax, t, *_ATAN)
     one = lax.full_like(t, 1.0)
     far = lax.gt(t, lax.full_like(t, 0.66))
     turned = lax.div(lax.sub(one, t), lax.add(one, t))
-    angle = _odd_function(lax, lax.select(far, turned, t), _ATAN, _WIDE_ATAN)
-    return lax.select(far, _less_than(lax, 0.25, angle), angle)
+    angle = _odd_function(lax, lax.select(far, turned, t), *_WIDE_ATAN)
+    return lax.select(far, _rest_of_pi(lax, 0.25, angle), angle)
 
 
 def _is_negative(lax: Any, x: Any) -> Any:
@@ -97,7 +96,7 @@ def _atan_xla(lax: Any, x: Any) -> Any:
     size, one = lax.abs(x), lax.full_like(x, 1.0)
     far = lax.gt(size, one)
     angle = _atan_of_ratio(lax, lax.select(far, lax.div(one, size), size))
-    return _with_sign_of(lax, lax.select(far, _less_than(lax, 0.5, angle), angle), x)
+    return _with_sign_of(lax, lax.select(far, _rest_of_pi(lax, 0.5, angle), angle), x)
 
 
 def _asin_of_half(lax: Any, x: Any) -> tuple[Any, Any]:
@@ -105,14 +104,14 @@ def _asin_of_half(lax: Any, x: Any) -> tuple[Any, Any]:
     half, size = lax.full_like(x, 0.5), lax.abs(x)
     far = lax.gt(size, half)
     rest = lax.sqrt(lax.mul(half, lax.sub(lax.full_like(x, 1.0), size)))
-    return far, _odd_function(lax, lax.select(far, rest, x), _ASIN, _WIDE_ASIN)
+    return far, _odd_function(lax, lax.select(far, rest, x), *(_WIDE_ASIN if x.dtype == np.float64 else _ASIN))
 
 
 def _asin_xla(lax: Any, x: Any) -> Any:
     if x.dtype.kind == "c":
         return lax.asin(x)
     far, angle = _asin_of_half(lax, x)
-    return lax.select(far, _with_sign_of(lax, _less_than(lax, 0.5, lax.add(angle, angle)), x), angle)
+    return lax.select(far, _with_sign_of(lax, _rest_of_pi(lax, 0.5, lax.add(angle, angle)), x), angle)
 
 
 def _acos_xla(lax: Any, x: Any) -> Any:
@@ -120,8 +119,8 @@ def _acos_xla(lax: Any, x: Any) -> Any:
         return lax.acos(x)
     far, angle = _asin_of_half(lax, x)
     twice = lax.add(angle, angle)
-    beyond = lax.select(_is_negative(lax, x), _less_than(lax, 1.0, twice), twice)
-    return lax.select(far, beyond, _less_than(lax, 0.5, angle))
+    beyond = lax.select(_is_negative(lax, x), _rest_of_pi(lax, 1.0, twice), twice)
+    return lax.select(far, beyond, _rest_of_pi(lax, 0.5, angle))
 
 
 # The derivatives of asin and acos are infinite at 1 and -1.
@@ -174,8 +173,8 @@ def _atan2_xla(lax: Any, y: Any, x: Any) -> Any:
     large, small = lax.max(across, along), lax.min(across, along)
     ratio = lax.select(lax.eq(large, small), lax.full_like(x, 1.0), lax.div(small, large))
     angle = _atan_of_ratio(lax, lax.select(lax.eq(large, lax.full_like(x, 0.0)), large, ratio))
-    angle = lax.select(lax.gt(across, along), _less_than(lax, 0.5, angle), angle)
-    angle = lax.select(_is_negative(lax, x), _less_than(lax, 1.0, angle), angle)
+    angle = lax.select(lax.gt(across, along), _rest_of_pi(lax, 0.5, angle), angle)
+    angle = lax.select(_is_negative(lax, x), _rest_of_pi(lax, 1.0, angle), angle)
     return _with_sign_of(lax, angle, y)
 
 
