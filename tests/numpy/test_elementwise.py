@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -217,6 +218,58 @@ def test_compiled_inverse_functions_of_angles(dtype: str) -> None:
         np.testing.assert_allclose(wide, want, rtol=3 * eps, atol=float(fnp.finfo(kind).tiny), err_msg=name)
         numbers = ~np.isnan(want)
         np.testing.assert_array_equal(np.signbit(wide[numbers]), np.signbit(want[numbers]), name)
+
+
+_MANY = {
+    "sin": ("float32", 1.6), "cos": ("float32", 1.6), "tan": ("float32", 2.7), "log": ("float64", 0.9),
+    "log1p": ("float64", 0.9)}
+"""Functions that are compiled for many numbers at once, with the units of the last place that they may be off."""
+
+
+@pytest.mark.parametrize("name", _MANY)
+def test_functions_compiled_for_many_numbers_at_once(name: str) -> None:
+    """Of all sizes, near multiples of pi / 2 and near 1, at the ends: XLA calls the C library for each number."""
+    kind, units = np.dtype(_MANY[name][0]), _MANY[name][1]
+    rng, limits = np.random.default_rng(0), np.finfo(kind)
+    sizes = 10 ** rng.uniform(np.log10(limits.tiny) + 1, np.log10(limits.max), 4000)
+    near = 1 + rng.normal(0, 0.3, 4000), np.arange(4000) * (np.pi / 2), 10 ** rng.uniform(-9, 1, 4000)
+    ends = [0.0, -0.0, 1.0, -1.0, 0.1, limits.tiny, limits.max, np.inf, -np.inf, np.nan]
+    x = np.concatenate([sizes, -sizes, *near, ends]).astype(kind)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        want = getattr(np, name)(x.astype(np.longdouble))
+    found = fxgrad.jit(getattr(fnp, name))(x)
+    assert found.dtype == kind
+    wide, is_finite = np.asarray(found).astype(np.longdouble), np.isfinite(want)
+    np.testing.assert_array_equal(wide[~is_finite], want[~is_finite])
+    unit = np.spacing(np.abs(want[is_finite]).astype(kind))
+    off = np.abs(wide[is_finite] - want[is_finite]) / np.maximum(unit, limits.tiny * limits.eps)
+    assert float(np.max(off)) <= units, (name, x[is_finite][np.argmax(off)])
+    numbers = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(wide[numbers]), np.signbit(want[numbers]))
+
+
+def test_log1p_of_few_negative_numbers_has_all_digits() -> None:
+    x = np.linspace(-0.415, -0.413, 50)
+    np.testing.assert_allclose(fxgrad.jit(fnp.log1p)(x), np.log1p(x), rtol=3e-16)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "complex64"])
+def test_waves_of_many_numbers_keep_their_dtype_and_slope(dtype: str) -> None:
+    """Without jax's flag for 64 bits, batched and differentiated, in a loop."""
+    x = np.linspace(0.1, 3.0, 10_000).reshape(100, 100).astype(dtypes.SUPPORTED[dtype])
+
+    def wave(x: Any) -> Any:
+        waves, _ = fxgrad.scan(lambda state, _: (fnp.sin(state) + fnp.cos(x), None), x, None, length=2)
+        return fnp.log(2.0 + fnp.log1p(waves * waves)) + fnp.tan(x * 0.1)
+
+    assert not jax.config.read("jax_enable_x64")
+    found, slope = fxgrad.jit(lambda x: fxgrad.jvp(fxgrad.vmap(wave), (x,), (fnp.ones_like(x),)))(x)
+    wide = x.astype(complex if dtype == "complex64" else float)
+    few, rise = fxgrad.jvp(wave, (wide,), (np.ones_like(wide),))
+    assert found.dtype == slope.dtype == x.dtype
+    for one, other in ((found, few), (slope, rise)):
+        difference = np.abs(np.asarray(one).astype(complex) - np.asarray(other))
+        assert np.max(difference / (1 + np.abs(np.asarray(other)))) < 5 * float(fnp.finfo(x.dtype).eps)
 
 
 def test_hyperbolic_sines_of_small_complex_numbers() -> None:

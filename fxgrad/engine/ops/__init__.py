@@ -14,6 +14,7 @@ from fxgrad.engine.ops import (
     comparison,
     conversion,
     convolution,
+    cpu_kernels,
     creation,
     cumulative,
     determinant,
@@ -57,8 +58,8 @@ from fxgrad.engine.ops import (
     xla_kernels,
 )
 
-__all__ = ["arithmetic", "barrier", "below_byte", "select", "comparison", "conversion", "convolution", "creation",
-           "cumulative", "determinant", "dynamic", "eigen", "exponential", "factorizations", "fft", "gamma",
+__all__ = ["arithmetic", "barrier", "below_byte", "select", "comparison", "conversion", "convolution", "cpu_kernels",
+           "creation", "cumulative", "determinant", "dynamic", "eigen", "exponential", "factorizations", "fft", "gamma",
            "hypergeometric", "indexing", "integrals", "joining", "matrices", "matrix_functions", "moving", "ordering",
            "parts", "pointwise", "pool", "products", "pseudoinverse", "ragged", "random", "reduced_forms",
            "reductions", "samplers", "shaping", "singular", "structural", "special", "strong", "strong_solves",

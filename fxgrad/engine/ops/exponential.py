@@ -18,6 +18,7 @@ from fxgrad.engine.core.symbolic import Zero
 from fxgrad.engine.derivation.rewrites import RecordedDefinitions, rewrites
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg_p, sub
 from fxgrad.engine.ops.comparison import and_, eq, ne
+from fxgrad.engine.ops.cpu_kernels import log1p_xla, log_xla
 from fxgrad.engine.ops.families import by_float32
 from fxgrad.engine.ops.pointwise import align, binary, operation, unary
 from fxgrad.engine.ops.select import where
@@ -28,7 +29,7 @@ from fxgrad.errors import DTypeError
 # --- exponentials and logarithms ----------------------------------------------------------------------------
 
 exp_p = unary("exp", numpy=np.exp, tangent=lambda t, out, x: mul(t, out))
-log_p = unary("log", numpy=np.log, tangent=lambda t, out, x: div(t, x))
+log_p = unary("log", numpy=np.log, xla=log_xla, tangent=lambda t, out, x: div(t, x))
 
 
 def _expm1_numpy(x: Any) -> Any:
@@ -56,7 +57,7 @@ def _log1p_numpy(x: Any) -> Any:
 
 # The derivative is not out + 1, which has no digits far below 0.
 expm1_p = unary("expm1", numpy=_expm1_numpy, tangent=lambda t, out, x: mul(t, exp(x)))
-log1p_p = unary("log1p", numpy=_log1p_numpy, tangent=lambda t, out, x: div(t, add(x, 1.0)))
+log1p_p = unary("log1p", numpy=_log1p_numpy, xla=log1p_xla, tangent=lambda t, out, x: div(t, add(x, 1.0)))
 exp, log, expm1, log1p = operation(exp_p), operation(log_p), operation(expm1_p), operation(log1p_p)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.engine.ops.comparison import eq
+from fxgrad.engine.ops.cpu_kernels import cos_xla, polynomial, sin_xla, tan_xla
 from fxgrad.engine.ops.exponential import rsqrt
 from fxgrad.engine.ops.families import by_float32
 from fxgrad.engine.ops.pointwise import align, binary, operation, unary
@@ -19,9 +20,9 @@ from fxgrad.engine.tracing.tape import aval_of
 
 # --- circular ---------------------------------------------------------------------------------------------------
 
-sin_p = unary("sin", numpy=np.sin, tangent=lambda t, out, x: mul(t, cos(x)))
-cos_p = unary("cos", numpy=np.cos, tangent=lambda t, out, x: mul(t, neg(sin(x))))
-tan_p = unary("tan", numpy=np.tan, tangent=lambda t, out, x: mul(t, add(mul(out, out), 1.0)))
+sin_p = unary("sin", numpy=np.sin, xla=sin_xla, tangent=lambda t, out, x: mul(t, cos(x)))
+cos_p = unary("cos", numpy=np.cos, xla=cos_xla, tangent=lambda t, out, x: mul(t, neg(sin(x))))
+tan_p = unary("tan", numpy=np.tan, xla=tan_xla, tangent=lambda t, out, x: mul(t, add(mul(out, out), 1.0)))
 sin, cos, tan = operation(sin_p), operation(cos_p), operation(tan_p)
 
 # XLA's own inverse functions call the C library number by number on CPUs, 10 to 40 times as long as these take.
@@ -46,19 +47,12 @@ _PI_REST = 1.2246467991473532e-16
 """What the nearest float64 is less than pi."""
 
 
-def _polynomial(lax: Any, z: Any, coefficients: tuple[float, ...]) -> Any:
-    result = lax.full_like(z, coefficients[0])
-    for coefficient in coefficients[1:]:
-        result = lax.add(lax.mul(result, z), lax.full_like(z, coefficient))
-    return result
-
-
 def _odd_function(lax: Any, x: Any, above: tuple[float, ...], below: tuple[float, ...] = ()) -> Any:
     """Return x (1 + x² q(x²)), where q is a polynomial, or a quotient of two."""
     z = lax.mul(x, x)
-    quotient = _polynomial(lax, z, above)
+    quotient = polynomial(lax, z, above)
     if below:
-        quotient = lax.div(quotient, _polynomial(lax, z, below))
+        quotient = lax.div(quotient, polynomial(lax, z, below))
     return lax.add(lax.mul(x, lax.mul(z, quotient)), x)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -86,6 +88,16 @@ def draws_on_cpu(kernel: Callable[..., Any], each_alone: bool) -> Callable[..., 
 def _of_its_own(value: Any) -> Any:
     """Return a writable array: NumPy's view of a `jax.Array` is not."""
     return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def in_64_bits() -> AbstractContextManager[Any]:
+    """Return a scope in which a rule for XLA may convert to 64 bits, whatever jax's global flag."""
+    return jax.enable_x64(True)
+
+
+def jitted_rule(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of an `xla` rule, which jax traces and lowers once for all places where it is called."""
+    return jax.jit(functools.wraps(rule)(lambda *values: rule(lax, *values)))
 
 
 def special(name: str) -> Callable[..., Any]:
