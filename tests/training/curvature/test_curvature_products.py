@@ -153,7 +153,7 @@ def test_errors() -> None:
     assert raised(TreeError, lambda: curvature.gauss_newton_product(
         model, loss, (PARAMS, X), (X,))).startswith("linearize: the tangents must be a container like the primals")
     assert raised(ArgumentError, lambda: curvature.gauss_newton_product(
-        model, lambda outputs: outputs, (PARAMS, X), (TANGENT,))).startswith("grad needs a function with a scalar")
+        model, lambda outputs: outputs, (PARAMS, X), (TANGENT,))).startswith("hvp needs a function with a scalar")
     assert raised(ArgumentError, lambda: curvature.empirical_fisher_product(model, PARAMS, X, TANGENT)) == (
         "empirical_fisher_product takes the batch as a tuple, one entry for each argument after the parameters, got a "
         "ndarray. Write empirical_fisher_product(loss, params, (x, y), tangent)")
