@@ -43,6 +43,7 @@ from fxgrad.engine.control_flow.ownership import (
 )
 from fxgrad.engine.control_flow.slices import TracedSlice, aligned, is_temporary, item, mask_of, refuse_chosen_places
 from fxgrad.engine.control_flow.structures import OptionalValue, is_record
+from fxgrad.engine.control_flow.variables import note_names
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.frontend.operands import operand
 from fxgrad.engine.tracing.tape import aval_of, current
@@ -263,6 +264,8 @@ class ArrayItems(Place):
         if mask is not None:
             index, value = ..., _where(mask, value, self._cell.cell_contents)
         self._cell.cell_contents = _updated(self._cell.cell_contents, index, value)
+        if self._name.replace(".", "").isidentifier():
+            note_names({self._name: self._cell.cell_contents}, [self._cell.cell_contents])
 
     @property
     def value(self) -> Any:
