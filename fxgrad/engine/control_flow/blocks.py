@@ -380,19 +380,22 @@ def fresh(container: Any) -> Any:
     return container
 
 
-def note_change(container: Any) -> bool:
+def note_change(container: Any, *, is_known: bool = False) -> bool:
     """Note that a list or dict is about to change in the blocks around; return whether it may.
 
     It may in blocks around which the converted code made it, by itself or as an item: then the blocks give back its
-    items, as they do with variables.
+    items, as they do with variables. A change `is_known` if a block that ends notes it for the blocks around.
     """
     around = outer = block.get()
+    logs: list[Changes] = [*probes.get()]
     if around is not None and id(container) in around.made:
+        if is_container(container):  # a turn that is recorded as a guess may change what the block has made before
+            _log(container, logs)
         return True
-    _refuse_choice(container)
+    if not is_known:
+        _refuse_choice(container)
     if not is_container(container):
         return around is None
-    logs: list[Changes] = [*probes.get()]
     while outer is not None and not _holds(outer.made, container):
         if id(container) in outer.of_turn:  # one of several, in each turn another one
             return False
@@ -400,10 +403,15 @@ def note_change(container: Any) -> bool:
         outer = outer.parent
     if around is not None and outer is None and not _holds(_local.get() or {}, container):
         return False
+    _log(container, logs)
+    return True
+
+
+def _log(container: Any, logs: Sequence[Changes]) -> None:
+    """Add the items of a container that is about to change to the notes of changes."""
     for log in logs:
         if id(container) not in log:
             log[id(container)] = Change(container, copy_of(container), user_line())
-    return True
 
 
 def is_made_here(container: Any) -> bool:

@@ -182,7 +182,7 @@ class Containers:
     def change(self, values: Values) -> Values:
         """Do the same for good: the blocks around give the items back."""
         for container in self.by_name.values():
-            note_change(container)
+            note_change(container, is_known=True)
         return self.write(values)
 
 
