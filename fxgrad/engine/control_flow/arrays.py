@@ -50,6 +50,7 @@ from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError
+from fxgrad.numpy.arrays import is_number
 
 
 def value_set(value: Any, name: str, is_certain: bool) -> Any:
@@ -129,6 +130,14 @@ def slots(target: Any, name: str) -> Any:
     return _AttributeSlots(target, name) if is_record(target) else target
 
 
+def _changes_in_place(value: Any) -> bool:
+    """Return whether an operator such as `+=` changes the elements of a value, which it does not of a number.
+
+    Numbers that are computed from known arrays are `Array`s, which give way to new ones, as NumPy's scalars.
+    """
+    return is_array(value) and not (isinstance(value, Array) and is_number(value))
+
+
 class _ItemSlots:
     """A list or dict whose arrays an operator such as `+=` changes in place."""
 
@@ -137,7 +146,7 @@ class _ItemSlots:
 
     def __getitem__(self, key: Any) -> Any:
         container = self._target.items if type(self._target) is ListItems else self._target
-        if not is_unknown(key) and is_array(container[key]):
+        if not is_unknown(key) and _changes_in_place(container[key]):
             return ArrayItems(Item(container, key), self._name)
         return self._target[key]
 
@@ -154,7 +163,7 @@ class _AttributeSlots:
 
     def __getattr__(self, key: str) -> Any:
         target = vars(self)["~target"]
-        if is_array(vars(target).get(key)):
+        if _changes_in_place(vars(target).get(key)):
             return ArrayItems(Item(target, key), vars(self)["~name"])
         return getattr(target, key)
 

@@ -66,8 +66,10 @@ def copy_of(container: Any) -> Any:
 
 def replace_items(container: Any, items: Any) -> None:
     """Give a container, or an array of NumPy's, other items."""
-    if type(container) is list or isinstance(container, np.ndarray):
+    if type(container) is list:
         container[:] = items
+    elif isinstance(container, np.ndarray):
+        container[...] = items
     else:
         inside = parts_of(container)
         inside.clear()
