@@ -42,7 +42,7 @@ from fxgrad.engine.control_flow.ownership import (
     is_sole,
 )
 from fxgrad.engine.control_flow.slices import TracedSlice, aligned, is_temporary, item, mask_of, refuse_chosen_places
-from fxgrad.engine.control_flow.structures import OptionalValue, is_record
+from fxgrad.engine.control_flow.structures import OptionalValue, as_elements, is_record
 from fxgrad.engine.control_flow.variables import note_names
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.frontend.operands import operand
@@ -542,7 +542,7 @@ def _where(mask: Any, value: Any, array: Any) -> Any:
     """
     dtype, value = aval_of(array).dtype, operand(value)
     fits = not dtypes.is_complex(aval_of(value).dtype) or dtypes.is_complex(dtype)
-    return fnp.where(mask, fnp.asarray(value).astype(dtype) if fits else value, array)
+    return fnp.where(mask, as_elements(value).astype(dtype) if fits else value, array)
 
 
 def _has_tracer(value: Any) -> bool:

@@ -428,6 +428,13 @@ def stacked(items: Sequence[Any]) -> Any:
     return convert(fnp.stack([fnp.asarray(each, dtype) for each in items]), dtype, weak)
 
 
+def as_elements(value: Any) -> Any:
+    """Return a value, such as a list of numbers, as an array in the dtype of NumPy's: numbers keep their digits."""
+    if isinstance(value, np.ndarray | np.generic | Tracer):
+        return fnp.asarray(value)
+    return fnp.asarray(value, np.result_type(*[aval_of(leaf).dtype for leaf in tree.leaves(value)] or [float]))
+
+
 def joint_type(values: Sequence[Any]) -> tuple[Any, bool]:
     """Return the dtype of an array of all values, and whether it is weak; raise `TypeError` if one is no array."""
     avals = [aval for value in values for aval in flatten(value).avals]
