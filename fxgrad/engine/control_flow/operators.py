@@ -101,7 +101,15 @@ from fxgrad.engine.control_flow.numbers import (
     make_full,
     numpy_number,
 )
-from fxgrad.engine.control_flow.sequences import ENDLESS, SEQUENCES, Sequences, as_sequence, index, numbered
+from fxgrad.engine.control_flow.sequences import (
+    ENDLESS,
+    SEQUENCES,
+    Sequences,
+    as_sequence,
+    index,
+    numbered,
+    plain_enumerate,
+)
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, item, places_of_true
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue, containers_in, is_record, stacked
@@ -318,7 +326,9 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
         if type(function) is type and type(begin) is FunctionType and (
                 function.__new__ is object.__new__):
             return functools.partial(_instance, function, called(begin, depth, *shifted(arguments, 1)))
-        if function in (list, dict, set, zip, enumerate, reversed) or function.__module__ != "builtins":
+        if function is enumerate:
+            return lambda *args, **kwargs: fresh(plain_enumerate(*args, **kwargs))
+        if function in (list, dict, set, zip, reversed) or function.__module__ != "builtins":
             return lambda *args, **kwargs: fresh(function(*args, **kwargs))
     elif kind is functools.partial:
         return functools.partial(called(function.func), *function.args, **function.keywords)

@@ -432,7 +432,8 @@ def as_elements(value: Any) -> Any:
     """Return a value, such as a list of numbers, as an array in the dtype of NumPy's: numbers keep their digits."""
     if isinstance(value, np.ndarray | np.generic | Tracer):
         return fnp.asarray(value)
-    return fnp.asarray(value, np.result_type(*[aval_of(leaf).dtype for leaf in tree.leaves(value)] or [float]))
+    found = [aval_of(leaf).dtype for leaf in tree.leaves(value)]
+    return fnp.asarray(value, np.result_type(*found) if found else np.dtype(float))
 
 
 def joint_type(values: Sequence[Any]) -> tuple[Any, bool]:
