@@ -337,7 +337,7 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
     elif is_record(function) and type(type(function).__call__) is FunctionType:
         return MethodType(called(type(function).__call__, depth, *shifted(arguments, 1)), function)
     elif kind in (MethodDescriptorType, WrapperDescriptorType) and block.get() is not None:
-        return lambda owner, *args, **kwargs: called(getattr(owner, function.__name__))(*args, **kwargs)
+        return lambda owner, *args, **kwargs: called(function.__get__(owner))(*args, **kwargs)
     elif kind in _FUNCTIONS_OF_NUMPY and current.get() is not None:
         return functools.partial(_call_numpy, function)
     else:

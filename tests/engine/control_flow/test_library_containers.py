@@ -108,6 +108,7 @@ def test_changes_that_depend_on_a_traced_condition_are_refused(function: Any, me
 
 class Box:
     def __init__(self) -> None:
+        object.__init__(self)
         self.item, self.other = 1.0, 1.0
 
 
@@ -121,7 +122,7 @@ def changed_as_in_python(x: Any) -> Any:
         queue = deque([x])
         queue.append(2.0)
         items = iter([7.0, 8.0])
-        y = queue.popleft() + next(items) + next(items)
+        y = queue.popleft() + next(items) + next(items) + Box().item
     else:
         y = 0.0
     return x * (heap[0] + pair[0] + box.item + box.other) + y
