@@ -152,16 +152,21 @@ def _operator_in_place(name: str, operator: Function) -> Function:
     own = getattr(np.ndarray, f"__i{name}__")
 
     def method(self: Any, other: Any) -> Any:
-        if not self.flags.writeable:
+        if not self.flags.writeable or is_number(self):  # NumPy's scalars never change: the name is rebound
             return operator(self, other)
-        if not self.shape:  # NumPy's scalars never change: the name is rebound
-            return operator(self, other) if _is_result(self) else own(self, other)
+        if not self.shape:
+            return own(self, other)
         # NumPy's array cannot hold traced values; a new one is equivalent if nobody else would see the change.
         count = sys.getrefcount(self)
         if type(other) is Tracer and count <= allowed_references(self) and (self.base is None or _is_result(self)):
             return cast_result(SYMBOLS[name], aval_of(self), operator(self, other))
         return own(self, other)
     return method
+
+
+def is_number(array: Array) -> bool:
+    """Return whether an array stands for a NumPy scalar, which never changes: operators such as `+=` make another."""
+    return not array.shape and (not array.flags.writeable or _is_result(array))
 
 
 def _is_result(array: Array) -> bool:

@@ -8,7 +8,7 @@ import json
 import keyword
 import re
 import string
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fxgrad.extend import (
@@ -20,6 +20,7 @@ from fxgrad.extend import (
     TANGENT,
     TRANSPOSED,
     Atom,
+    CallNames,
     Equation,
     Program,
     ProgramAttribute,
@@ -160,14 +161,20 @@ def own_names(program: Program, sources: Sources) -> dict[Variable, str]:
 
 def function_label(program: Program) -> str:
     """Return the user's name of the function of a program, or of the one it was derived from; "" if unknown."""
+    called = called_function(program)
+    return "" if called is None or called.is_library or called.name == "function" else called.name
+
+
+def called_function(program: Program) -> CallNames | None:
+    """Return the names of the function of a program, or of the one it was derived from; None if unknown."""
     called = CALL_NAMES.of(program)
     if called is not None:
-        return "" if called.is_library or called.name == "function" else called.name
+        return called
     if program.base is not None:
-        return function_label(program.base)
+        return called_function(program.base)
     origins = (origin for var in program.inputs for origin in getattr(var, "origins", ()))
     first = next(origins, None)
-    return "" if first is None else function_label(first.program)
+    return None if first is None else called_function(first.program)
 
 
 class Name(NamedTuple):
@@ -175,7 +182,8 @@ class Name(NamedTuple):
 
     `root` is the variable that has the name without a prefix. `is_shared` marks a name of several equal variables of
     the user's, or of a variable captured from the code around: a cotangent here is then only part of the cotangent of
-    that name. `is_of_region` marks the result of a loop or a branch that is named after a value inside.
+    that name. `is_of_region` marks the result of a loop or a branch that is named after a value inside, `is_of_input` a
+    value that is an input of a program inside, as a batch computes it there.
     """
 
     base: str
@@ -183,6 +191,7 @@ class Name(NamedTuple):
     prefix: str = ""
     is_shared: bool = False
     is_of_region: bool = False
+    is_of_input: bool = False
 
     @property
     def text(self) -> str:
@@ -213,7 +222,7 @@ def wanted_names(program: Program, sources: Sources) -> dict[Variable, Name]:
             names.setdefault(var, name._replace(is_shared=True) if var in merged else name)
     else:
         captured = {*program.inputs[:program.captured]}
-        for var, text in assigned_names(program, sources):
+        for var, text in assigned_names(program, sources, {var: name.text for var, name in names.items()}):
             names.setdefault(var, Name(text, var, is_shared=var in captured))
     for var in program.inputs:
         _name_by_origins(var, getattr(var, "origins", ()), names, sources)
@@ -272,7 +281,8 @@ def _name_by_origins(var: Variable, origins: Sequence[Provenance], names: dict[V
             named = _name_for_role(origin.role, name)
             equal = any(other.program is origin.program and other.role == origin.role and other.var is not origin.var
                         for other in origins)
-            names[var] = named._replace(is_shared=named.is_shared or equal)
+            names[var] = named._replace(is_shared=named.is_shared or equal, is_of_input=origin.role == PRIMAL and (
+                named.is_of_input or origin.var in origin.program.inputs))
             return
 
 
@@ -292,23 +302,31 @@ def _name_for_role(role: str, name: Name) -> Name:
     return name._replace(prefix="d_" + name.prefix[2 * is_of_tangent:], is_shared=False)
 
 
-def assigned_names(program: Program, sources: Sources) -> Iterator[tuple[Variable, str]]:
-    """Yield the variables that the user's own code computed, and the names that it assigns them to."""
-    yield from _names_of_captured(program, sources)
-    yield from _names_of_results(program, sources)
+def assigned_names(program: Program, sources: Sources, inputs: Mapping[Variable, str],
+                   ) -> Iterator[tuple[Variable, str]]:
+    """Yield the variables that the user's own code computed, and the names that it assigns them to.
+
+    `inputs` has the names of inputs.
+    """
+    results = [*_names_of_results(program, sources)]
+    yield from _names_of_captured(program, sources, {**dict(results), **inputs})
+    yield from results
 
 
-def _names_of_captured(program: Program, sources: Sources) -> Iterator[tuple[Variable, str]]:
+def _names_of_captured(program: Program, sources: Sources, others: Mapping[Variable, str],
+                       ) -> Iterator[tuple[Variable, str]]:
     """Yield captured values with the names of the expressions that use them, if these are unambiguous.
 
-    If an operation uses two of them, the free name in its expression may belong to either.
+    If an operation uses two of them, the free name in its expression may belong to either. It may be one of `others`,
+    since the variables of a converted function are free in its branches and loops.
     """
     captured = {*program.inputs[:program.captured]}
     for equation in program.equations if captured else ():
         used = {atom for atom in equation.inputs if isinstance(atom, Variable) and atom in captured}
         if len(used) == 1 and equation.source is not None and equation.source.part is None:
             name = sources.free_operand(equation.source)
-            if name is not None:
+            if name is not None and all(others.get(atom) != name for atom in equation.inputs
+                                        if isinstance(atom, Variable)):
                 yield used.pop(), name
 
 

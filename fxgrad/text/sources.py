@@ -106,7 +106,7 @@ class Sources:
 
     def name_of_part(self, code: CodeType, path: str) -> str:
         """Return a function's name for a part of an argument: `h` for `carry[0]` after `h, c = carry`; else `path`."""
-        parts = self._spans(code).parts.get((code.co_name, code.co_firstlineno), {})
+        parts = _of_function(self._spans(code).parts, code)
         return name_at(parts, path) or path
 
     def returned_place(self, source: Source) -> str | None:
@@ -126,7 +126,7 @@ class Sources:
         Those of operators are left out: they compute arrays, which have their names from the operation, or none of the
         program's.
         """
-        return self._spans(code).assigned.get((code.co_name, code.co_firstlineno), {}).get(name, ())
+        return _of_function(self._spans(code).assigned, code).get(name, ())
 
     def free_operand(self, source: Source) -> str | None:
         """Return the only direct operand of the expression that is a global or in a closure; None if there is none."""
@@ -149,6 +149,18 @@ class Sources:
         """Return the file and the line, as `model.py:12`."""
         name = "".join(char if char.isprintable() else "?" for char in file_name(source.filename))
         return f"{name}:{self.span(source)[0] or source.code.co_firstlineno}"
+
+
+def _of_function(table: Mapping[tuple[str, int], dict[str, Any]], code: CodeType) -> dict[str, Any]:
+    """Return the entry of a function in a table by names and first lines.
+
+    The code of a converted function, and of its blocks, begins behind the decorators.
+    """
+    known = table.get((code.co_name, code.co_firstlineno))
+    if known is None:
+        lines = [line for name, line in table if name == code.co_name and line < code.co_firstlineno]
+        known = table[code.co_name, max(lines)] if lines else {}
+    return known
 
 
 def file_text(filename: str) -> str:

@@ -42,13 +42,15 @@ from fxgrad.engine.control_flow.ownership import (
     is_sole,
 )
 from fxgrad.engine.control_flow.slices import TracedSlice, aligned, is_temporary, item, mask_of, refuse_chosen_places
-from fxgrad.engine.control_flow.structures import OptionalValue, is_record
+from fxgrad.engine.control_flow.structures import OptionalValue, as_elements, is_record
+from fxgrad.engine.control_flow.variables import note_names
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.frontend.operands import operand
 from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError
+from fxgrad.numpy.arrays import is_number
 
 
 def value_set(value: Any, name: str, is_certain: bool) -> Any:
@@ -128,6 +130,14 @@ def slots(target: Any, name: str) -> Any:
     return _AttributeSlots(target, name) if is_record(target) else target
 
 
+def _changes_in_place(value: Any) -> bool:
+    """Return whether an operator such as `+=` changes the elements of a value, which it does not of a number.
+
+    Numbers that are computed from known arrays are `Array`s, which give way to new ones, as NumPy's scalars.
+    """
+    return is_array(value) and not (isinstance(value, Array) and is_number(value))
+
+
 class _ItemSlots:
     """A list or dict whose arrays an operator such as `+=` changes in place."""
 
@@ -136,7 +146,7 @@ class _ItemSlots:
 
     def __getitem__(self, key: Any) -> Any:
         container = self._target.items if type(self._target) is ListItems else self._target
-        if not is_unknown(key) and is_array(container[key]):
+        if not is_unknown(key) and _changes_in_place(container[key]):
             return ArrayItems(Item(container, key), self._name)
         return self._target[key]
 
@@ -153,7 +163,7 @@ class _AttributeSlots:
 
     def __getattr__(self, key: str) -> Any:
         target = vars(self)["~target"]
-        if is_array(vars(target).get(key)):
+        if _changes_in_place(vars(target).get(key)):
             return ArrayItems(Item(target, key), vars(self)["~name"])
         return getattr(target, key)
 
@@ -263,6 +273,8 @@ class ArrayItems(Place):
         if mask is not None:
             index, value = ..., _where(mask, value, self._cell.cell_contents)
         self._cell.cell_contents = _updated(self._cell.cell_contents, index, value)
+        if self._name.replace(".", "").isidentifier():
+            note_names({self._name: self._cell.cell_contents}, [self._cell.cell_contents])
 
     @property
     def value(self) -> Any:
@@ -530,7 +542,7 @@ def _where(mask: Any, value: Any, array: Any) -> Any:
     """
     dtype, value = aval_of(array).dtype, operand(value)
     fits = not dtypes.is_complex(aval_of(value).dtype) or dtypes.is_complex(dtype)
-    return fnp.where(mask, fnp.asarray(value).astype(dtype) if fits else value, array)
+    return fnp.where(mask, as_elements(value).astype(dtype) if fits else value, array)
 
 
 def _has_tracer(value: Any) -> bool:

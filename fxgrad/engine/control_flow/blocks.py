@@ -5,10 +5,19 @@ from __future__ import annotations
 import builtins
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    MutableSequence,
+    MutableSet,
+    Sequence,
+)
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import CellType, FunctionType
+from types import CellType, FunctionType, GeneratorType
 from typing import Any, NamedTuple, Protocol, Self
 from weakref import WeakSet
 
@@ -380,19 +389,22 @@ def fresh(container: Any) -> Any:
     return container
 
 
-def note_change(container: Any) -> bool:
+def note_change(container: Any, *, is_known: bool = False) -> bool:
     """Note that a list or dict is about to change in the blocks around; return whether it may.
 
     It may in blocks around which the converted code made it, by itself or as an item: then the blocks give back its
-    items, as they do with variables.
+    items, as they do with variables. A change `is_known` if a block that ends notes it for the blocks around.
     """
     around = outer = block.get()
+    logs: list[Changes] = [*probes.get()]
     if around is not None and id(container) in around.made:
+        if is_container(container):  # a turn that is recorded as a guess may change what the block has made before
+            _log(container, logs)
         return True
-    _refuse_choice(container)
+    if not is_known:
+        _refuse_choice(container)
     if not is_container(container):
         return around is None
-    logs: list[Changes] = [*probes.get()]
     while outer is not None and not _holds(outer.made, container):
         if id(container) in outer.of_turn:  # one of several, in each turn another one
             return False
@@ -400,10 +412,15 @@ def note_change(container: Any) -> bool:
         outer = outer.parent
     if around is not None and outer is None and not _holds(_local.get() or {}, container):
         return False
+    _log(container, logs)
+    return True
+
+
+def _log(container: Any, logs: Sequence[Changes]) -> None:
+    """Add the items of a container that is about to change to the notes of changes."""
     for log in logs:
         if id(container) not in log:
             log[id(container)] = Change(container, copy_of(container), user_line())
-    return True
 
 
 def is_made_here(container: Any) -> bool:
@@ -658,29 +675,52 @@ def known_filter(value: Any) -> Any:
     return value
 
 
-_CHANGES: dict[type, set[str]] = {list: {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"},
-            dict: {"update", "setdefault", "pop", "popitem", "clear"},
-            set: {"add", "update", "discard", "remove", "pop", "clear"}}
+_CHANGES: dict[type, set[str]] = {
+    MutableSequence: {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "appendleft",
+                      "extendleft", "popleft", "rotate", "fromlist", "frombytes", "byteswap"},
+    MutableMapping: {"update", "setdefault", "pop", "popitem", "clear", "move_to_end", "subtract"},
+    MutableSet: {"add", "update", "discard", "remove", "pop", "clear", "difference_update", "intersection_update",
+                 "symmetric_difference_update"}}
+"""Methods that change containers of Python and of its libraries, such as a `deque` or a `Counter`."""
+_CHANGES_ITEMS = {"__setitem__", "__delitem__", "__iadd__", "__ior__", "__iand__", "__isub__", "__ixor__", "__imul__"}
 _HOST_RANDOM = (random.Random, np.random.RandomState, np.random.Generator)
+
+
+def changes_container(owner: Any, name: str) -> bool:
+    """Return whether a method of Python's or of its libraries changes the container that it belongs to."""
+    return any(isinstance(owner, kind) and (name in names or name in _CHANGES_ITEMS)
+               for kind, names in _CHANGES.items())
 
 
 def check_method(function: Any) -> None:
     """Raise if a builtin method changes a container, or draws numbers, in a traced block that it must not."""
     owner = getattr(function, "__self__", None)
     around = block.get()
+    if getattr(function, "__name__", "") in ("__setattr__", "__delattr__"):
+        attributed(owner)
+        return
     if around is None:
-        if (probes.get() or _choices.get()) and getattr(function, "__name__", "") in _CHANGES.get(type(owner), set()):
+        if (probes.get() or _choices.get()) and changes_container(owner, getattr(function, "__name__", "")):
             note_change(owner)
         return
     if isinstance(owner, _HOST_RANDOM) and around.repeats:
         raise refuse(f"{function.__name__}() draws numbers on the host inside {around.text}: it would run once, and "
                      "every turn would get the same numbers. Use fxgrad.random with a key, split in each turn")
-    if getattr(function, "__name__", "") in _CHANGES.get(type(owner), set()) and not note_change(owner):
+    if changes_container(owner, getattr(function, "__name__", "")) and not note_change(owner):
         hint = ("Give the loop a static length, or write into an array of that length with x[i] = v"
                 if around.repeats else "Choose the value in the branch, and change the "
                 f"{type(owner).__name__} after it")
-        raise refuse(f".{function.__name__}() changes a {type(owner).__name__} from outside inside {around.text}, "
-                     f"which is traced once. {hint}")
+        raise refuse(f".{function.__name__}() changes {with_article(type(owner).__name__)} from outside inside "
+                     f"{around.text}, which is traced once. {hint}")
+
+
+def check_next(iterator: Any) -> None:
+    """Raise if a traced block takes an item from an iterator that it did not make."""
+    around = block.get()
+    begun = type(iterator) is not GeneratorType or iterator.gi_frame is None or iterator.gi_frame.f_lasti > 0
+    if around is not None and id(iterator) not in around.made and begun:
+        raise refuse(f"next() takes an item from an iterator inside {around.text}, which is traced once and may run "
+                     "never or often. Make a list or an array of the items, and count: x = items[k], then k += 1")
 
 
 # --- print ----------------------------------------------------------------------------------------------------------

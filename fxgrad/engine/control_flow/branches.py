@@ -69,6 +69,7 @@ from fxgrad.engine.control_flow.variables import (
     holds_same,
     joined_aval,
     lengths_differ,
+    note_names,
     placeholder,
     read,
     shown_name,
@@ -365,7 +366,8 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Conta
     out_tree = tree.structure([0] * len(recipes[0]))
     joined = join_branches(what, [_nothing, _nothing], ["true", "false"], [
         TracedCall(program, side.traced.captured, out_tree) for program, side in zip(programs, sides, strict=True)])
-    outputs = iter(_bind_choice(predicate, joined.programs, joined.captured))
+    bound = _bind_choice(predicate, joined.programs, joined.captured)
+    outputs = iter(bound)
     for name, leaves, open_leaves, structure in waiting:
         for number in open_leaves:
             output = mark_shared(next(outputs), [side.shared.get((name, number)) for side in sides])
@@ -374,6 +376,7 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Conta
         stay = {id(leaf.container) for leaf in leaves if type(leaf) is Kept}
         note_choice(containers_in(results[name], stay), [
             each for side in sides for each in side.outer[name] if id(each) not in stay])
+    note_names(results, [each for each in bound if each is not predicate])
     return results
 
 

@@ -67,6 +67,7 @@ from fxgrad.engine.control_flow.variables import (
     holds_same,
     joined_aval,
     lengths_differ,
+    note_names,
     placeholder,
     read,
     shown_name,
@@ -201,7 +202,9 @@ class _Loop:
             outputs = bind_while(asked.program, asked.captured, step, captured, [zeros(_COUNTER), *begin])[1:]
         for (name, number), output in zip(self._places(), outputs, strict=True):
             mark_shared(output, [self.shared.get(name, {}).get(number)])
-        return self._values_of(outputs)
+        values = self._values_of(outputs)
+        note_names(values, outputs)
+        return values
 
     shared: dict[str, dict[int, list[Any]]]
     """The arrays from before that the leaves of a name may be, for those that something else may have."""

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import copy
 import dataclasses
 import functools
+import heapq
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    WrapperDescriptorType,
+)
 from typing import Any, cast
 
 import numpy as np
@@ -39,6 +48,7 @@ from fxgrad.engine.control_flow.blocks import (
     attributed,
     block,
     check_method,
+    check_next,
     depth,
     fresh,
     has_choices,
@@ -91,7 +101,15 @@ from fxgrad.engine.control_flow.numbers import (
     make_full,
     numpy_number,
 )
-from fxgrad.engine.control_flow.sequences import ENDLESS, SEQUENCES, Sequences, as_sequence, index, numbered
+from fxgrad.engine.control_flow.sequences import (
+    ENDLESS,
+    SEQUENCES,
+    Sequences,
+    as_sequence,
+    index,
+    numbered,
+    plain_enumerate,
+)
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, item, places_of_true
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue, containers_in, is_record, stacked
@@ -101,7 +119,7 @@ from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.transparency.sources import nested_codes
-from fxgrad.engine.user_lines import function_name, is_library_file
+from fxgrad.engine.user_lines import function_name, is_library_file, is_user_file
 from fxgrad.lax.bodies import trace_body
 
 __all__ = [
@@ -279,6 +297,8 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
             _refuse_recursion(function, found)
         return lending(found, depth, arguments) if arguments and current.get() is not None else found
     if kind is MethodType and type(function.__func__) is FunctionType and type(function.__self__) is not TracedSlice:
+        if not is_user_file(function.__func__.__code__.co_filename):
+            check_method(function)
         return MethodType(called(function.__func__, depth, *shifted(arguments, 1)), function.__self__)
     if kind is BuiltinFunctionType:
         replaced = _BUILTINS.get(function)
@@ -286,6 +306,8 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
             return replaced
         if function.__module__ in ("math", "cmath"):
             return function_of_math(function)
+        if function in _CHANGE_FIRST:
+            return functools.partial(_changing_first, function)
         check_method(function)
         if type(function.__self__) is list and hasattr(_ListMethods, function.__name__):
             return getattr(_ListMethods(function.__self__), function.__name__)
@@ -304,7 +326,9 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
         if type(function) is type and type(begin) is FunctionType and (
                 function.__new__ is object.__new__):
             return functools.partial(_instance, function, called(begin, depth, *shifted(arguments, 1)))
-        if function in (list, dict, set) or function.__module__ != "builtins":
+        if function is enumerate:
+            return lambda *args, **kwargs: fresh(plain_enumerate(*args, **kwargs))
+        if function in (list, dict, set, zip, reversed) or function.__module__ != "builtins":
             return lambda *args, **kwargs: fresh(function(*args, **kwargs))
     elif kind is functools.partial:
         return functools.partial(called(function.func), *function.args, **function.keywords)
@@ -312,11 +336,24 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
         return called(function.__wrapped__, depth, *arguments)
     elif is_record(function) and type(type(function).__call__) is FunctionType:
         return MethodType(called(type(function).__call__, depth, *shifted(arguments, 1)), function)
+    elif kind in (MethodDescriptorType, WrapperDescriptorType) and block.get() is not None:
+        return lambda owner, *args, **kwargs: called(function.__get__(owner))(*args, **kwargs)
     elif kind in _FUNCTIONS_OF_NUMPY and current.get() is not None:
         return functools.partial(_call_numpy, function)
     else:
         check_method(function)
     return function
+
+
+def _changing_first(function: Callable[..., Any], container: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a builtin function that changes the container given first, which the blocks around note or refuse."""
+    (attributed if function in (setattr, delattr) else mutable)(container)
+    return function(container, *args, **kwargs)
+
+
+def _next(iterator: Any, *default: Any) -> Any:
+    check_next(iterator)
+    return next(iterator, *default)
 
 
 def argument(function: Any, value: Any, name: str) -> Any:
@@ -721,7 +758,11 @@ def shown(value: Any) -> Any:
 
 
 _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all,
-                             sorted: _sorted, isinstance: is_instance, **FUNCTIONS}
+                             sorted: _sorted, isinstance: is_instance, next: _next,
+                             iter: lambda *args: fresh(iter(*args)), **FUNCTIONS}
+_CHANGE_FIRST = {heapq.heappush, heapq.heappop, heapq.heapify, heapq.heapreplace, heapq.heappushpop, bisect.insort_left,
+                 bisect.insort_right, operator.setitem, operator.delitem, setattr, delattr}
+"""Functions of Python's that change their first argument."""
 _FUNCTIONS_OF_NUMPY = (np.ufunc, type(np.concatenate))
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
 """Functions of libraries whose results are new."""

@@ -136,10 +136,17 @@ def _zip(*parts: Any, strict: bool = False) -> Any:
                      lambda: zip(*(sequence.plain() for sequence in found), strict=strict))
 
 
+def plain_enumerate(iterable: Any, start: Any = 0) -> Any:
+    """Return `enumerate(iterable, start)`, whose first number may be traced."""
+    if not is_unknown(start):
+        return enumerate(iterable, start)
+    return ((start + number, each) for number, each in enumerate(iterable))
+
+
 def _enumerate(iterable: Any, start: Any = 0) -> Any:
     found = as_sequence(iterable)
     if found is None:
-        return enumerate(iterable, start)
+        return plain_enumerate(iterable, start)
     return Sequences(found.length, lambda number: (number + start, found.item(number)),
                      lambda: zip(itertools.count(start), found.plain(), strict=False))
 

@@ -27,7 +27,7 @@ from fxgrad.engine.control_flow.blocks import (
     refuse,
     refuse_bound,
 )
-from fxgrad.engine.control_flow.structures import UnknownLength
+from fxgrad.engine.control_flow.structures import UnknownLength, as_elements
 from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
@@ -144,7 +144,7 @@ def aligned(array: Any, index: Any, value: Any) -> Any:
         return fnp.reshape(value.values[place], (*index.shape, *value.values.shape[1:]))
     entries = _entries(index, shape)
     sliced = [axis for axis, entry in enumerate(entries) if isinstance(entry, slice)]
-    values = value.values if type(value) is TracedSlice else fnp.asarray(value)
+    values = value.values if type(value) is TracedSlice else as_elements(value)
     while values.ndim > len(sliced) and values.shape[0] == 1 and type(value) is not TracedSlice:
         values = values[0]  # NumPy leaves out leading axes
     if values.ndim > len(sliced):
@@ -516,7 +516,7 @@ def _product(one: Any, other: Any) -> Any:
         lengths = [each.length if type(each) is TracedSlice else np.shape(each)[0] for each in (one, other)]
         if not (type(one) is type(other) is TracedSlice and one.key == other.key):
             _check_lengths(*lengths)
-        sides = [each.filled(0) if type(each) is TracedSlice else fnp.asarray(each) for each in (one, other)]
+        sides = [each.filled(0) if type(each) is TracedSlice else as_elements(each) for each in (one, other)]
         size = min(side.shape[0] for side in sides)
         return fnp.matmul(sides[0][:size], sides[1][:size])
     raise _unsupported("a product with an array of more than one axis")
@@ -524,7 +524,7 @@ def _product(one: Any, other: Any) -> Any:
 
 def _concatenate(parts: Sequence[Any]) -> Any:
     """Return slices and arrays one after the other; the two sides of one array, cut at a traced place, are as long."""
-    arrays = [each.values if type(each) is TracedSlice else fnp.asarray(each) for each in parts]
+    arrays = [each.values if type(each) is TracedSlice else as_elements(each) for each in parts]
     if len({each.shape[1:] for each in arrays}) > 1 or not arrays[0].ndim:
         raise _unsupported("concatenate of arrays with different shapes of a row")
     dtype = np.result_type(*[each.dtype for each in arrays])

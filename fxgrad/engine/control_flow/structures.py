@@ -66,8 +66,10 @@ def copy_of(container: Any) -> Any:
 
 def replace_items(container: Any, items: Any) -> None:
     """Give a container, or an array of NumPy's, other items."""
-    if type(container) is list or isinstance(container, np.ndarray):
+    if type(container) is list:
         container[:] = items
+    elif isinstance(container, np.ndarray):
+        container[...] = items
     else:
         inside = parts_of(container)
         inside.clear()
@@ -424,6 +426,14 @@ def stacked(items: Sequence[Any]) -> Any:
     """Return items as one array; of Python's numbers it has all digits, and gives way to the dtypes of arrays."""
     dtype, weak = joint_type(items)
     return convert(fnp.stack([fnp.asarray(each, dtype) for each in items]), dtype, weak)
+
+
+def as_elements(value: Any) -> Any:
+    """Return a value, such as a list of numbers, as an array in the dtype of NumPy's: numbers keep their digits."""
+    if isinstance(value, np.ndarray | np.generic | Tracer):
+        return fnp.asarray(value)
+    found = [aval_of(leaf).dtype for leaf in tree.leaves(value)]
+    return fnp.asarray(value, np.result_type(*found) if found else np.dtype(float))
 
 
 def joint_type(values: Sequence[Any]) -> tuple[Any, bool]:

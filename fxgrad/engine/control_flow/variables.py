@@ -34,6 +34,7 @@ from fxgrad.engine.higher_order.wiring import cast_to
 from fxgrad.engine.ops.comparison import ne
 from fxgrad.engine.ops.structural import convert, reshape, zeros
 from fxgrad.engine.tracing.apply import apply_equations
+from fxgrad.engine.tracing.provenance import is_shown, note_tag
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 
@@ -117,6 +118,18 @@ def shown_name(name: str) -> str:
     return "the returned value" if name == RESULT else "a value" if is_generated(name) else f"`{name}`"
 
 
+def note_names(values: Values, outputs: Sequence[Any]) -> None:
+    """Note the names that variables give to `outputs` of a block, for programs that are shown: no line assigns them."""
+    made = {id(output) for output in outputs if type(output) is Tracer and is_shown(output.tape)}
+    for name, value in values.items() if made else ():
+        word = name.removeprefix(ITEMS)
+        if is_generated(word) or word.isdigit():
+            continue
+        for path, leaf in tree.leaves_with_path(value):
+            if id(leaf) in made:
+                note_tag(leaf, tree.path_name(path, word))
+
+
 # --- lists and dicts that blocks change ---------------------------------------------------------------------------
 
 ITEMS = "~items "
@@ -169,7 +182,7 @@ class Containers:
     def change(self, values: Values) -> Values:
         """Do the same for good: the blocks around give the items back."""
         for container in self.by_name.values():
-            note_change(container)
+            note_change(container, is_known=True)
         return self.write(values)
 
 

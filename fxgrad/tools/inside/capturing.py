@@ -300,12 +300,12 @@ def _with_replacements(what: str, traced: Traced, replacements: Mapping[str, Rep
     for path, replacement in replacements.items():
         for each in choose_to_change(what, path, traced.values, traced.program):
             value = each.value
-            others = {paths.setdefault((*place, each.turns), path) for place in each.places} - {path}
+            others = {paths.setdefault((*place, each.turns), path) for place in each.changed_places} - {path}
             for other in others:
                 raise ArgumentError(at_user_line(f"{what}: {other!r} and {path!r} are the same value. Leave one out"))
             if callable(replacement):
                 actions[each.key] = each, _in_turns(each, _by_function(what, each, replacement))
-            elif not value.chain:
+            elif not value.chain and not each.ends:
                 known[value.var] = _fitting(what, each, replacement, value.aval, "the value put in")
             else:
                 actions[each.key] = each, _in_turns(each, _by_value(what, each, replacement, fed))
@@ -433,7 +433,7 @@ def _zero(what: str, chosen: Chosen) -> Any:
     if not dtypes.is_inexact(value.aval.dtype):
         raise DTypeError(at_user_line(
             f"{what}: {chosen.key!r} is {value.aval}, and derivatives are taken with respect to floating-point values"))
-    unknown = [loop for loop in value.loops if loop.times is None]
+    unknown = [loop for each in (value, *chosen.others) for loop in each.loops if loop.times is None]
     if unknown:
         raise ArgumentError(at_user_line(
             f"{what}: {chosen.key!r} is in a loop whose number of turns depends on values, so that derivatives with "

@@ -31,7 +31,7 @@ from fxgrad.extend import (
     primitives,
 )
 from fxgrad.sharding import PartitionSpec
-from fxgrad.tools.inside.paths import Chain, Chosen
+from fxgrad.tools.inside.paths import Chain, Chosen, Place
 
 
 class Turn(NamedTuple):
@@ -65,8 +65,8 @@ class Opened:
                  fed: Mapping[str, Any] = MappingProxyType({}),
                  known: Mapping[Variable, Any] = MappingProxyType({})) -> None:
         self.what, self.program = what, program
-        self._taken: dict[tuple[Chain, Variable], list[str]] = {}
-        self._actions: dict[tuple[Chain, Variable], list[Action]] = {}
+        self._taken: dict[Place, list[str]] = {}
+        self._actions: dict[Place, list[Action]] = {}
         self._opened: set[tuple[Chain, int]] = set()
         """The operations that values are inside of: by the chain to their program, and their position in it."""
         self._fed, self._known = fed, known
@@ -75,7 +75,7 @@ class Opened:
             for place in chosen.places:
                 self._taken.setdefault(place, []).append(key)
         for chosen, action in actions.values():
-            for place in chosen.places:
+            for place in chosen.changed_places:
                 self._actions.setdefault(place, []).append(action)
         for chain, _ in (*self._taken, *self._actions):
             self._opened.update(_operations_around(chain))
@@ -129,12 +129,15 @@ class Opened:
                 variables, values = [*variables, *rest], [*values, *(visit(var, None) for var in rest)]
             results = eval_program(program.replace(inputs=variables, outputs=[*outputs]), values, step,
                                    equations=equations)
+            for number, value in enumerate(results):
+                for action in self._actions.get((chain, number), ()):
+                    results[number] = action(value_of(value), turn)
         return [*map(value_of, results)], {key: value_of(value) for key, value in taken.items()}
 
     def _needed(self, program: Program, outputs: Sequence[Atom], chain: Chain) -> list[Equation]:
         """Return the equations that `outputs` and the values taken need, where replaced values need none."""
         wanted = {atom for atom in outputs if isinstance(atom, Variable)}
-        wanted.update(var for place, var in self._taken if place == chain)
+        wanted.update(var for place, var in self._taken if place == chain and isinstance(var, Variable))
         around = {each for inner, _ in self._taken for each in _operations_around(inner)}
         needed: list[Equation] = []
         for place, equation in reversed([*enumerate(program.equations)]):
@@ -149,7 +152,8 @@ class Opened:
         if opening is None:
             where = "" if equation.source is None else f" at {equation.source.place}"
             names = ", ".join(repr(key) for key, chosen in self._chosen.items()
-                              if any((chain, place) in _operations_around(inner) for inner, _ in chosen.places))
+                              if any((chain, place) in _operations_around(inner)
+                                     for inner, _ in (*chosen.places, *chosen.changed_places)))
             raise UnsupportedError(at_user_line(
                 f"{self.what}: {names} is inside {equation.primitive.name}{where}, which runs its program in a way of "
                 "its own. Return the value from there"))
@@ -162,7 +166,7 @@ class Opened:
     def feeds(self, chain: Chain) -> list[str]:
         """Return the keys of arrays whose entries a value in the program at `chain`, or in one nested in it, takes."""
         return [key for key in self._fed
-                if any(inner[:len(chain)] == chain for inner, _ in self._chosen[key].places)]
+                if any(inner[:len(chain)] == chain for inner, _ in self._chosen[key].changed_places)]
 
     def axes_of(self, key: str, names: Sequence[str]) -> tuple[str, ...]:
         """Return those of the mesh axes of these names along which a value differs."""

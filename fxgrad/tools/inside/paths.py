@@ -30,12 +30,14 @@ from fxgrad.extend import (
     region_roles,
 )
 from fxgrad.text.inlining import call_name
-from fxgrad.text.names import function_label, returned_names, tags_of, wanted_names
+from fxgrad.text.names import called_function, function_label, returned_names, tags_of, wanted_names
 from fxgrad.text.sources import Sources, file_text
 from fxgrad.text.tables import Report, add_row, new_table
 
 Chain = tuple[tuple[int, int], ...]
 """Where a nested program is: for each operation around it its position, and the position of the program in it."""
+Place = tuple[Chain, Variable | int]
+"""A value of the program at a chain: a variable, or the number of an output, at the end of the program alone."""
 SHOWN = 6
 """Most names that one message lists."""
 _token = re.compile(r"""(?:[^.\[/#]|\[(?:[^\]"']|"[^"]*"|'[^']*')*\])+""")
@@ -83,6 +85,8 @@ class Value(NamedTuple):
     """The name, and a later line that assigns it something that has no path; None if there is none."""
     is_merged: bool = False
     """Whether a derived program computes equal values once, this one and others of the function."""
+    own: tuple[str, ...] = ()
+    """The words without those of the branches and loops that are statements of a converted function."""
 
     @property
     def shape(self) -> tuple[int | None, ...]:
@@ -96,18 +100,25 @@ class Value(NamedTuple):
 class Chosen(NamedTuple):
     """A value that a path stands for, under the `key` of results, and the turns that it names: by loop, or None.
 
-    `others` are values of the same type in other branches of the same choice, of which one is computed.
+    `others` are values of the same type in other branches of the same choice, of which one is computed. If `value` is
+    what a choice leaves, `others` are those of its branches, and `ends` has for each branch where that comes from.
     """
 
     key: str
     value: Value
     turns: tuple[int | None, ...]
     others: tuple[Value, ...] = ()
+    ends: tuple[Place, ...] = ()
 
     @property
-    def places(self) -> tuple[tuple[Chain, Variable], ...]:
+    def places(self) -> tuple[Place, ...]:
         """Where the value is computed: in one place, or in one for each branch."""
-        return tuple([(each.chain, each.var) for each in (self.value, *self.others)])
+        return tuple([(each.chain, each.var) for each in (self.value, *(() if self.ends else self.others))])
+
+    @property
+    def changed_places(self) -> tuple[Place, ...]:
+        """Where the value is replaced, so that its uses in a branch take the new one, too."""
+        return self.ends or self.places
 
 
 class Values(Report, tuple[Value, ...]):
@@ -168,17 +179,19 @@ class _Listing:
         self._lines: dict[int, tuple[CodeType, str, int]] = {}
         """By the number of a named value: its function, the name that is assigned, and the line; 0 for arguments."""
         self._count = 0
+        self._statements: dict[Chain, tuple[int, int]] = {}
+        """The words of the branches and turns of converted statements: the first one, and the one after the last."""
 
     def with_reassigned(self, values: Sequence[Value]) -> list[Value]:
         """Return values with the later lines that assign their names."""
-        lines: dict[tuple[int, str], set[int]] = {}
+        lines: dict[tuple[str, str, str], set[int]] = {}
         for code, name, line in self._lines.values():
-            lines.setdefault((id(code), name), set()).add(line)
+            lines.setdefault((code.co_filename, code.co_qualname, name), set()).add(line)
         found = [*values]
         for number, (code, name, line) in self._lines.items():
             value = values[number]
             for later in self._sources.assignments(code, name):
-                known = lines[id(code), name]
+                known = lines[code.co_filename, code.co_qualname, name]
                 if later.first > line and (value.words[-1] != name or not later.keeps) and not any(
                         later.first <= each <= later.last for each in known):
                     found[number] = value._replace(reassigned=(name, f"{file_name(code.co_filename)}:{later.first}"))
@@ -195,14 +208,15 @@ class _Listing:
         for var in program.inputs:
             name = names.get(var)
             yield self._value(var, None if name is None else name.text, around, chain, loops, None, code,
-                              is_argument=True)
+                              is_argument=var not in tags)
         for place, equation in enumerate(program.equations):
             within = (*around, *self._words_of(equation.source, around))
             yield from self._inside(equation, place, chain, within, loops)
             held = self._words_of_held(equation) if equation.regions else ()
             for var in equation.outputs:
                 name = names.get(var)
-                is_own = var in tags or (name is not None and not name.is_of_region and not _is_within(equation, calls))
+                is_own = var in tags or (name is not None and not name.is_of_region and not name.is_of_input and (
+                    not _is_within(equation, calls)))
                 is_merged = name is not None and name.is_shared
                 if name is not None and is_own:
                     yield self._value(var, name.text, within, chain, loops, equation.source, is_merged=is_merged)
@@ -239,8 +253,12 @@ class _Listing:
             self._lines[self._count] = code, own[0].partition("[")[0], line
         self._count += 1
         turns = tuple([each for loop in loops if (each := loop.of(var.aval)) is not None])
-        return Value("", var.aval, "" if source is None else source.place, (*around, *own), chain, var, turns,
-                     is_argument, name is not None, is_merged=is_merged)
+        words = (*around, *own)
+        left_out = {place for length in range(1, len(chain) + 1)
+                    for place in range(*self._statements.get(chain[:length], (0, 0)))}
+        return Value("", var.aval, "" if source is None else source.place, words, chain, var, turns,
+                     is_argument, name is not None, is_merged=is_merged,
+                     own=tuple([word for place, word in enumerate(words) if place not in left_out]))
 
     def _inside(self, equation: Equation, place: int, chain: Chain, around: tuple[str, ...],
                 loops: tuple[Turns, ...]) -> Iterator[Value]:
@@ -256,7 +274,12 @@ class _Listing:
                 mesh, axes = equation.params["mesh"], equation.params["axis_names"]
                 inner = (*loops, Turns(len(around), len(words) - 1, None, len(chain) + 1,
                                        {name: mesh.size((name,)) for name in axes}))
-            yield from self.values(region.program, (*chain, (place, number)), words, inner)
+            within = (*chain, (place, number))
+            called = called_function(region.program)
+            if source is not None and called is not None and called.code is not None and _are_of_one(
+                    called.code, source.code):
+                self._statements[within] = len(around), len(words)
+            yield from self.values(region.program, within, words, inner)
 
     def _words_of(self, source: Source | None, around: tuple[str, ...]) -> tuple[str, ...]:
         """Return the scopes and the function of a line; the traced function itself has no word."""
@@ -264,7 +287,7 @@ class _Listing:
             return ()
         scopes = tuple(_token.findall(source.scope))
         code = source.code
-        if code is self._code:
+        if self._code is not None and _are_of_one(code, self._code):
             return scopes
         own = code.co_qualname.rpartition("<locals>.")[2].split(".")  # a function, or a class and its method
         return (*scopes, *(word for word in own if not word.startswith("<") and word != "__call__"
@@ -293,6 +316,11 @@ def _calls_of_containers(program: Program) -> set[tuple[int, int]]:
     return found
 
 
+def _are_of_one(code: CodeType, other: CodeType) -> bool:
+    """Return whether two codes are of one function: converted code, and its blocks, are objects of their own."""
+    return code is other or (code.co_qualname, code.co_filename) == (other.co_qualname, other.co_filename)
+
+
 def _is_within(equation: Equation, calls: Container[tuple[int, int]]) -> bool:
     """Return whether an operation is one of those calls itself: its name would be a guess."""
     source = equation.source
@@ -314,7 +342,7 @@ def choose(what: str, path: str, values: Values, program: Program) -> list[Chose
     if not tokens:
         raise ArgumentError(at_user_line(
             f"{what}: values go by path, such as \"encoder.h\"; got {path!r}. fxgrad.names(f)(*args) lists them"))
-    found = _matches(tokens, values)
+    found = _matches(tokens, values, by_own=number is None)
     if not found and name in tokens[:-1]:  # the word of the traced function, which is in paths of its callers
         found = _matches([token for token in tokens[:-1] if token != name] + tokens[-1:], values)
     found = found or _results(tokens, values, program)
@@ -329,6 +357,8 @@ def choose(what: str, path: str, values: Values, program: Program) -> list[Chose
             raise ArgumentError(at_user_line(
                 f"{what}: {path!r} is out of range: {asked!r} stands for {len(found)} values of {name}"))
         found = [found[int(number)]]
+    elif not many and number is None and (left := _left(found, tokens, values, program)) is not None:
+        found = [left]
     elif not many and number is None and len(found) > 1 and _are_of_branches(found, program):
         found = [found[0]._replace(others=tuple([each.value for each in found[1:]]))]
     elif not many and number is None and len(found) > 1:
@@ -362,6 +392,7 @@ def choose_to_change(what: str, path: str, values: Values, program: Program) -> 
                 f"{what}: the value {path!r}{line} is equal to another one of the function, and its batch or "
                 "derivative computes both as one. Change it in the function before that is transformed, such as "
                 f"fxgrad.vmap(fxgrad.{'replace' if what == 'split' else what}(f, ...))"))
+        _require_uses(what, path, each, values, program)
     return found
 
 
@@ -375,6 +406,67 @@ def require_last(what: str, path: str, values: Sequence[Value]) -> None:
                 f"{what}: {path!r} is {line}, and {later} assigns something else to {name}, by no operation that a "
                 f"path leads to. For the first write {path + '#0'!r}; name the second by "
                 f'fxgrad.tag(..., "{name}")'))
+
+
+def _left(found: Sequence[Chosen], tokens: Sequence[str], values: Values, program: Program) -> Chosen | None:
+    """Return the one of `found` that a statement leaves, if all others are what its branches or turns end in.
+
+    It is returned with all these of the path, also if `found` has only the one whose path is whole.
+    """
+    named = [value for value in values
+             if value.is_named and not value.is_argument and _match(tokens, value) is not None]
+    among = {(value.chain, value.var) for value in named}
+    for each in found:
+        seen: set[Place] = set()
+        ends = _ends((each.value.chain, each.value.var), among, program, seen)
+        if ends and all((other.value.chain, other.value.var) in seen for other in found):
+            return each._replace(ends=ends, others=tuple([
+                value for value in named if value is not each.value and (value.chain, value.var) in seen]))
+    return None
+
+
+def _program_at(program: Program, chain: Chain) -> Program:
+    for place, number in chain:
+        program = program.equations[place].regions[number].program
+    return program
+
+
+def _ends(place: Place, among: Container[Place], program: Program, seen: set[Place]) -> tuple[Place, ...]:
+    """Return what the branches or turns of a statement end in for the variable that it leaves; () for other values.
+
+    These are variables in `among`, and otherwise outputs. All variables in `among` that were met are added to `seen`.
+    """
+    chain, var = place
+    seen.add(place)
+    around = _program_at(program, chain)
+    position = next((number for number, equation in enumerate(around.equations) if var in equation.outputs), None)
+    if position is None or var not in tags_of(around):
+        return ()
+    equation = around.equations[position]
+    ends: list[Place] = []
+    for number, region in enumerate(equation.regions):
+        if region.role != "branch" and (region.role != "body" or region.times is not None):
+            continue
+        inner = (*chain, (position, number))
+        for output, (atom, link) in enumerate(zip(region.program.outputs, region.outputs, strict=True)):
+            if link.how in ("same", "carry") and link.place == equation.outputs.index(var):
+                if isinstance(atom, Variable) and (inner, atom) in among:
+                    ends += _ends((inner, atom), among, program, seen) or ((inner, atom),)
+                else:
+                    ends.append((inner, output))
+    return tuple(ends)
+
+
+def _require_uses(what: str, path: str, chosen: Chosen, values: Values, program: Program) -> None:
+    """Raise `ArgumentError` if a branch may use a value, which is to change, under a name that the value has before."""
+    for chain, output in chosen.ends:
+        inside = _program_at(program, chain)
+        if isinstance(output, int) and any(inside.outputs[output] in equation.inputs for equation in inside.equations):
+            matches = [each.value for each in _matches(_token.findall(path), values)]
+            raise ArgumentError(at_user_line(
+                f"{what}: in a branch or turn of {chosen.value.line}, {path!r} is another name of a value that is "
+                f"computed with there, and its uses cannot be told from others. Compute {path} by an operation of its "
+                f"own; or write {path + '#' + str(matches.index(chosen.value))!r} for its uses after the statement"))
 
 
 def _are_of_branches(found: Sequence[Chosen], program: Program) -> bool:
@@ -394,10 +486,13 @@ def _are_of_branches(found: Sequence[Chosen], program: Program) -> bool:
         (each.value.aval, each.turns, each.value.shape) == (first.aval, found[0].turns, first.shape) for each in found)
 
 
-def _matches(tokens: Sequence[str], values: Values) -> list[Chosen]:
-    """Return the named values that match, computed ones first; only those of the whole path, if there are any."""
+def _matches(tokens: Sequence[str], values: Values, by_own: bool = False) -> list[Chosen]:
+    """Return the named values that match, computed ones first; only those of the whole path, if there are any.
+
+    With `by_own` the branches and turns of a converted function's statements are part of the function.
+    """
     named = _computed_first([value for value in values if value.is_named])
-    whole = [value for value in named if [*value.words] == [*tokens]]
+    whole = [value for value in named if [*(value.own if by_own else value.words)] == [*tokens]]
     found = []
     for value in whole or named:
         turns = _match(tokens, value)

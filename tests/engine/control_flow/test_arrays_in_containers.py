@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fxgrad
 from fxgrad import jit, python_control_flow
 from fxgrad.errors import ControlFlowError
 from tests.support.converted import assert_as_numpy, assert_differentiable
@@ -234,3 +235,45 @@ def test_containers_of_the_caller_are_refused_and_copies_change() -> None:
     given = {"x": np.zeros(3)}
     np.testing.assert_array_equal(jit(python_control_flow(copied))(given, 1.5, 2)["x"], [1.5, 1.5, 0.0])
     np.testing.assert_array_equal(given["x"], np.zeros(3))
+
+
+def test_numbers_that_are_computed_from_known_arrays_do_not_change_in_place() -> None:
+    """As NumPy's scalars: `+=` on an attribute or item had changed the other name too, or it was refused."""
+    class Box:
+        pass
+
+    def attribute(x: Any, v: Any) -> Any:
+        box, total = Box(), np.sum(v)
+        box.a = total
+        box.a += 1.0
+        if x > 0.0:
+            box.a *= 2.0
+        return x * box.a + total
+
+    def item(x: Any, v: Any) -> Any:
+        total = sum(e * e for e in v)
+        pair = [total, total]
+        pair[0] += x
+        if x > 0.0:
+            pair[1] -= 1.0
+        return pair[0] * pair[1] + total
+
+    v = np.array([0.5, 1.0, 3.0])
+    for function in (attribute, item):
+        converted = python_control_flow(function)
+        expected = [function(x, v) for x in (2.0, -1.0)]
+        np.testing.assert_allclose([fxgrad.value_and_grad(converted)(x, v)[0] for x in (2.0, -1.0)], expected)
+        np.testing.assert_allclose(fxgrad.vmap(converted, (0, None))(np.array([2.0, -1.0]), v), expected)
+
+
+def test_arrays_without_axes_change_in_loops_that_end_early() -> None:
+    def f(x: Any, v: Any) -> Any:
+        count = [np.zeros_like(v[0])]
+        for k in range(4):
+            count[0] += k
+            if count[0] > x:
+                break
+        return x * count[0]
+
+    xs, v = np.array([2.0, 0.5, 9.0]), np.ones(3)
+    np.testing.assert_allclose(fxgrad.vmap(python_control_flow(f), (0, None))(xs, v), [f(x, v) for x in xs])

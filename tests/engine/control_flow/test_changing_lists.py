@@ -504,3 +504,53 @@ def test_a_list_that_is_one_of_two_does_not_change() -> None:
         assert refusal(function, 1.5) == (
             f"a list is changed inside the traced `while` at {line_of(function, 3)}, which is traced once and may run "
             f"never or often. Change a copy of it: x = list(x)\n  at {line_of(function, 4)}")
+
+
+def changed_in_a_loop_that_ends_early(x: Any, n: Any) -> Any:
+    result = [0.0, 0.0]
+    if x > 0.3:
+        pair, box, rows, table = [x, 1.0], Holder(x), [np.zeros(2)], {"a": x}
+        for k in range(4):
+            pair[1] = pair[0] + x
+            box.item = box.item + k
+            rows[0][1] += x
+            table["a"] += 1.0
+            if box.item > n:
+                break
+            pair[0] += 1.0
+        result = [pair[0] + 2.0 * pair[1] + rows[0][1], box.item + table["a"]]
+    return result
+
+
+class Holder:
+    def __init__(self, item: Any) -> None:
+        self.item = item
+
+
+def changed_on_one_side_and_new_on_the_other(x: Any, n: Any) -> Any:
+    pair = [x, x + 1.0]
+    other = [x, x]
+    for _ in range(n):
+        pair = [pair[1], pair[0]]
+        if x > 1.0:
+            pair[-1] = x * 2.0
+        elif x > 0.6:
+            pair[0] = x * 3.0
+        else:
+            pair = [pair[0], x * 5.0]
+        other[0] = pair[0]
+    if x > 0.0:
+        other = [x, 1.0]
+    else:
+        other[1] = x
+    return pair[0] + pair[1] + other[0] + other[1]
+
+
+@pytest.mark.parametrize("function", [changed_in_a_loop_that_ends_early, changed_on_one_side_and_new_on_the_other])
+def test_lists_that_a_branch_changes_or_makes(function: Any) -> None:
+    """What a recorded turn changed in a list of the branch around stayed, and the program used it unbound."""
+    converted = python_control_flow(function)
+    xs, ns = np.array([0.7, 2.0, 0.4, -0.5]), np.array([3, 1, 4, 2])
+    expected = np.array([function(x, n) for x, n in zip(xs.tolist(), ns.tolist(), strict=True)])
+    np.testing.assert_allclose(np.transpose(vmap(converted)(xs, ns)), expected, rtol=1e-12)
+    np.testing.assert_allclose(jit(converted)(0.7, 3), expected[0], rtol=1e-12)

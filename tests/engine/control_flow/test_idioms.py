@@ -487,3 +487,16 @@ def test_members_of_an_enumeration_are_items_of_arrays_and_no_other_numbers() ->
             r"^isinstance\(\) asks for a member of an enumeration, and of a traced one only the number is known. "
             r"Compare it with the members\n")):
         jit(python_control_flow(asked))(1.0, 1)
+
+
+def test_numbers_of_enumerate_begin_at_a_traced_one():
+    def f(x, n):
+        total = 0.0
+        for a, (k, v) in zip([1.0, 2.0], enumerate([x, 1.0], start=n), strict=True):
+            total += k * v * a
+        for k, (p, q) in enumerate([(x, 1.0), (2.0, x)], n):
+            total += k * p * q
+        return total + sum(k * v for k, v in enumerate([x, 1.0], start=n))
+
+    xs, ns = np.array([0.7, 2.0]), np.array([2, 1])
+    np.testing.assert_allclose(vmap(python_control_flow(f))(xs, ns), [f(x, n) for x, n in zip(xs, ns, strict=True)])

@@ -557,3 +557,19 @@ def test_masks_and_arrays_of_places_whose_values_are_known_select_from_known_arr
     gradient = np.where(x > 0, 5.0, 0.0) + np.array([1.0, 0.0, 2.0, 3.0])
     for found in (grad(python_control_flow(chosen)), jit(grad(python_control_flow(chosen)))):
         np.testing.assert_array_equal(found(x), gradient)
+
+
+def test_numbers_that_are_stored_or_joined_keep_their_digits() -> None:
+    """They had those of float32."""
+    def f(x: Any, n: Any) -> Any:
+        a = np.zeros(4) + x
+        a[:n] = 1.19
+        a[a > 1.5] = 0.1
+        b = a * 2.0
+        b[:n] = [0.1, 0.2]
+        return a, b, np.concatenate([a[:n], [0.1, x]]).sum(), np.append(b[:n], 0.7).sum(), a[:n] @ [0.1, 0.7]
+
+    expected = f(1.7, 2)
+    found = vmap(python_control_flow(f))(np.array([1.7]), np.array([2]))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(one)[0], other, rtol=1e-15)
