@@ -15,9 +15,9 @@ from fxgrad.engine.tracing.observers import Run, TraceObserver, observe_traces
 from fxgrad.engine.tracing.provenance import note_provenance
 from fxgrad.engine.tracing.tape import Tape
 from fxgrad.engine.tracing.trace import SELECTIVE, WITH_LITERALS
-from fxgrad.engine.user_lines import hide_launcher, user_line
+from fxgrad.engine.user_lines import hide_launcher, is_user_file, user_line
 
 __all__ = ["Run", "SELECTIVE", "Tape", "TraceObserver", "TracedCall", "WITH_LITERALS", "hide_launcher",
-           "is_jitted_frame", "jit_options",
+           "is_jitted_frame", "is_user_file", "jit_options",
            "note_provenance", "observe_traces", "program_of", "rewrite_before_derivatives", "static_positions",
            "trace_flat", "trace_for_rewrite", "user_line"]

@@ -66,7 +66,7 @@ class Archive:
         self._kind = kind
         try:
             self._archive = zipfile.ZipFile(file)
-        except (zipfile.BadZipFile, EOFError) as error:
+        except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:  # the last, for versions of zip files
             kind.fail(error)
         self.names = {*self._archive.namelist()}
 
@@ -80,7 +80,8 @@ class Archive:
         except KeyError:
             fail_at(name, "it is missing")
         except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
-            fail_at(name, f"it cannot be read: {error}")
+            names_differ = " and header b" in str(error)  # the message has all bytes that follow
+            fail_at(name, f"it cannot be read: {'its two names in the archive differ' if names_differ else error}")
 
     def header(self) -> dict[str, Any]:
         """Return the header, of this format and of a known version."""
@@ -138,9 +139,13 @@ def signature_from_json(found: Any, classes: list[type], expected: tuple[int, in
     if any(type(name) is not str for name in names):
         fail_at("signature", "names are strings")
     known = {**LIBRARY_CLASSES, **{each.__name__: each for each in classes}}
-    takes, gives = (None if each is None else tree.structure(container_of_json(each, known, f"signature.{where}"))
-                    for each, where in ((found["takes"], "takes"), (found["gives"], "gives")))
+    containers = {where: container_of_json(found[where], known, f"signature.{where}") for where in ("takes", "gives")
+                  if found[where] is not None}
+    takes, gives = (tree.structure(containers[where]) if where in containers else None for where in ("takes", "gives"))
     for structure, count, what in zip((takes, gives), expected, ("takes", "gives"), strict=True):
         if structure is not None and structure.num_leaves != count:
             fail_at(f"signature.{what}", f"{structure.num_leaves} leaves, where the program has {count}")
+    args = containers.get("takes")
+    if takes is not None and (type(args) is not tuple or [*map(type, args)] != [tuple, dict]):
+        fail_at("signature.takes", "a tuple of the arguments and a dict of those by name are expected")
     return Signature(found["name"], tuple(inputs), takes, gives, found["title"])

@@ -135,3 +135,12 @@ def test_branches_capture_once_what_they_share() -> None:
     assert [atom.aval.shape for atom in branching.inputs] == [(), (2, 3), (2, 3)]
     for x in (X, -X):
         np.testing.assert_array_equal(program(x, Y), Y * x if x[0, 0] > 0 else Y - x)
+
+
+def test_compiled_windows_at_known_places_are_moved_into_range() -> None:
+    for start in (-9, np.int32(-9), -3, 9):
+        begin = 0 if start < 0 else 3
+        window = fxgrad.jit(lambda x, start=start: lax.dynamic_slice(x, (start,), (2,)))
+        np.testing.assert_array_equal(window(V[:5]), V[2 if start == -3 else begin:][:2])
+        updated = fxgrad.jit(lambda x, start=start: lax.dynamic_update_index_in_dim(x, 7.0, start, 0))(V)
+        assert np.flatnonzero(updated == 7.0) == [2 if start == -3 else 4 if start == 9 else 0]

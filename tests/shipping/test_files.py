@@ -175,6 +175,13 @@ def changed(change: Callable[[dict[str, Any]], Any] = lambda contents: None, *, 
     return result
 
 
+def with_bytes(after: bytes, place: int, data: bytes) -> io.BytesIO:
+    """A file with other bytes, `place` bytes behind the first occurrence of a mark."""
+    found = changed().getvalue()
+    begin = found.index(after) + place
+    return io.BytesIO(found[:begin] + data + found[begin + len(data):])
+
+
 def array_of(dtype: str, shape: tuple[int, ...], data: bytes = b"") -> bytes:
     header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
     header = header.ljust(117) + "\n"
@@ -215,6 +222,12 @@ HOSTILE: dict[str, tuple[Callable[[], io.BytesIO], str]] = {
     "a wrong tree": (lambda: changed(lambda contents: contents["signature"].update(takes={"set": []})),
                      ("signature.takes: a number, null, or an object with dict, list, tuple, class or float0 is "
                       "expected")),
+    "no arguments by name": (lambda: changed(lambda contents: contents["signature"].update(takes={"tuple": [0]})),
+                             "signature.takes: a tuple of the arguments and a dict of those by name are expected"),
+    "a zip file of the future": (lambda: with_bytes(b"PK\x01\x02", 6, b"\xbf\0"),
+                                 "this is no file of fxgrad.save: zip file version 19.1"),
+    "two names": (lambda: with_bytes(b"PK\x03\x04", 26, b"\xff\0"),
+                  "program.json: it cannot be read: its two names in the archive differ"),
     "a deep tree": (lambda: changed(text=lambda text: text.replace('"gives": 0', '"gives": ' + "[" * 10**5)),
                     "the JSON is nested too deeply to be a program"),
 }

@@ -42,6 +42,11 @@ def _window(shape: Shape, starts: Sequence[Any], sizes: Shape) -> tuple[Any, ...
     return tuple([np.s_[begin:begin + size] for begin, size in zip(begins, sizes, strict=True)])
 
 
+def _xla_starts(starts: Sequence[Any]) -> list[Any]:
+    """Return starts with known ones moved to 0 from below: jax refuses negative numbers that it need not wrap."""
+    return [type(start)(max(start, 0)) if isinstance(start, (int, np.integer)) else start for start in starts]
+
+
 # --- dynamic_slice ------------------------------------------------------------------------------------------------
 
 
@@ -95,7 +100,7 @@ dynamic_slice_p = register(Primitive(
     name="dynamic_slice", abstract=_slice_abstract,
     numpy=ArrayKernel(lambda x, *starts, slice_sizes: x[_window(x.shape, starts, slice_sizes)]),
     xla=lambda lax, x, *starts, slice_sizes: [
-        lax.dynamic_slice(x, starts, slice_sizes, allow_negative_indices=False) if starts else x],
+        lax.dynamic_slice(x, _xla_starts(starts), slice_sizes, allow_negative_indices=False) if starts else x],
     jvp=_slice_jvp, transpose=_slice_transpose, batch=_slice_batch, cost=_slice_cost))
 
 
@@ -165,7 +170,7 @@ def _update_cost(x: Aval, update: Aval, *starts: Aval) -> Cost:
 dynamic_update_slice_p = register(Primitive(
     name="dynamic_update_slice", abstract=_update_abstract, numpy=ArrayKernel(_update_numpy),
     xla=lambda lax, x, update, *starts: [
-        lax.dynamic_update_slice(x, update, starts, allow_negative_indices=False) if starts else update],
+        lax.dynamic_update_slice(x, update, _xla_starts(starts), allow_negative_indices=False) if starts else update],
     jvp=_update_jvp, transpose=_update_transpose, batch=_update_batch, cost=_update_cost))
 
 

@@ -36,11 +36,28 @@ _KEYWORDS = """auto break case char const continue default do double else enum e
 register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true
 false NAN INFINITY NULL main memcpy workspace step factor total best isnan isinf isfinite signbit y0 y1 yn j0 j1 jn
 int8_t int32_t int64_t uint8_t uint32_t uint64_t INT8_MIN INT32_MIN INT64_MIN INT8_MAX UINT8_MAX INT32_MAX INT64_MAX
-INT64_C errno signgam linux unix"""
+INT64_C errno signgam linux unix asm alignas alignof constexpr nullptr static_assert thread_local typeof typeof_unqual
+size_t float_t double_t math_errhandling MATH_ERRNO MATH_ERREXCEPT HUGE_VAL HUGE_VALF HUGE_VALL fpclassify isnormal
+isgreater isgreaterequal isless islessequal islessgreater isunordered FP_NAN FP_INFINITE FP_ZERO FP_SUBNORMAL FP_NORMAL
+FP_ILOGB0 FP_ILOGBNAN M_E M_LOG2E M_LOG10E M_LN2 M_LN10 M_PI M_PI_2 M_PI_4 M_1_PI M_2_PI M_2_SQRTPI M_SQRT2 M_SQRT1_2
+SIZE_MAX PTRDIFF_MIN PTRDIFF_MAX SIG_ATOMIC_MIN SIG_ATOMIC_MAX WCHAR_MIN WCHAR_MAX WINT_MIN WINT_MAX"""
+"""Keywords, from C23 on some more, and names of the headers that a file includes."""
 _FUNCTIONS = """acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim
 floor fma fmax fmin fmod frexp hypot ilogb ldexp lgamma log log10 log1p log2 logb lrint lround modf nan nearbyint
 nextafter nexttoward pow remainder remquo rint round scalbln scalbn sin sinh sqrt tan tanh tgamma trunc abs div labs
 index rindex drem significand gamma"""
+_LIBRARY = """abort abs atexit atof atoi atol atoll bsearch calloc div exit free getenv labs ldiv llabs lldiv malloc
+mblen mbstowcs mbtowc qsort rand random realloc srand strtod strtof strtol strtold strtoll strtoull strtoul system
+wcstombs wctomb clearerr fclose feof ferror fflush fgetc fgetpos fgets fopen fprintf fputc fputs fread freopen fscanf
+fseek fsetpos ftell fwrite getc getchar gets perror printf putc putchar puts remove rename rewind scanf setbuf setvbuf
+snprintf sprintf sscanf tmpfile tmpnam ungetc vfprintf vfscanf vprintf vscanf vsnprintf vsprintf vsscanf memchr memcmp
+memmove memset strcat strchr strcmp strcoll strcpy strcspn strdup strerror strlen strncat strncmp strncpy strpbrk
+strrchr strspn strstr strtok strxfrm bcmp bcopy bzero ffs exp10 pow10 scalb gamma_r lgamma_r finite asctime clock ctime
+difftime gmtime localtime mktime strftime time raise signal setjmp longjmp isalnum isalpha isblank iscntrl isdigit
+isgraph islower isprint ispunct isspace isupper isxdigit tolower toupper cabs carg cexp cimag clog conj cpow cproj
+creal csqrt read write open close send recv select poll link sync pipe wait kill sleep pause bind listen accept
+connect"""
+"""Functions of C's and of the system's library, which no function of a file may replace."""
 WIDTH = 100
 
 
@@ -63,10 +80,13 @@ class CFile:
         self._constants: dict[str, str] = {}
         self._sources = Sources()
         functions = _FUNCTIONS.split()
-        reserved = [*_KEYWORDS.split(), *functions, *(name + "f" for name in functions), *HELPERS, *INDICES,
+        integers = [f"{sign}INT{kind}{bits}_{end}" for sign in ("", "U") for kind in ("", "_FAST", "_LEAST")
+                    for bits in (8, 16, 32, 64, "MAX", "PTR") for end in ("MIN", "MAX", "C")]
+        reserved = [*_KEYWORDS.split(), *integers, *functions, *(name + "f" for name in functions), *HELPERS, *INDICES,
                     *(f"i{number}" for number in range(40)), *(f"at_{index}" for index in INDICES)]
         self.unique = UniqueNames(reserved)
-        self._title = self.unique(_identifier(_description(program)))
+        self._title = self._function_name(_description(program))
+        self._macro = self.unique(f"{self._title.upper()}_WORKSPACE")
         self._names: dict[int, dict[Variable, str]] = {}
         self._program_names: dict[int, str] = {}
         self._named: list[Program] = []
@@ -78,16 +98,15 @@ class CFile:
         """Return the whole file."""
         function = self._function_of(self._main, self._title, True)
         body, size = function.text()
-        macro = f"{self._title.upper()}_WORKSPACE"
         head = _head(f"void {self._title}", function.parameters())
         code = "\n\n".join([*self._texts, f"{head}\n{body}"])
         statements = re.sub(r"/\*.*?\*/", "", code)  # comments are lines of the user's, in other names
         helpers = helpers_of(statements)
         # Operations may read none of their operands, and compilers warn of constants that nothing reads.
         constants = [text for name, text in self._constants.items() if re.search(rf"\b{name}\b", statements)]
-        parts = [self._comment(function, macro),
+        parts = [self._comment(function),
                  "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n#include <string.h>",
-                 f"#define {macro} {size}", *constants, helpers, code]
+                 f"#define {self._macro} {size}", *constants, helpers, code]
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def add_names(self, program: Program) -> None:
@@ -115,12 +134,16 @@ class CFile:
         """Return the name of the function of a program that an operation holds, and its bytes of work space."""
         known = self._functions.get(id(program))
         if known is None:
-            name = self.unique(_identifier(self._program_names.get(id(program), "body")))
+            name = self._function_name(self._program_names.get(id(program), "body"))
             function = self._function_of(program, name, False)
             body, size = function.text()
             self._texts.append(f"{_head(f'static void {name}', function.parameters())}\n{body}")
             known = self._functions[id(program)] = name, size
         return known
+
+    def _function_name(self, wanted: str) -> str:
+        name = _identifier(wanted)
+        return self.unique(f"{name}_1" if name in _LIBRARY.split() else name)
 
     def _function_of(self, program: Program, name: str, is_main: bool) -> CFunction:
         function = None
@@ -165,7 +188,7 @@ class CFile:
         line = source_line(source.filename, source.line).strip()
         return c_comment_line(f"{source.place}  {line}".strip())
 
-    def _comment(self, function: CFunction, macro: str) -> str:
+    def _comment(self, function: CFunction) -> str:
         program = self._main
         signature = program.signature
         lines = [f"{_description(program)}: a program of fxgrad's, for arrays of these shapes in row-major order.", ""]
@@ -181,7 +204,8 @@ class CFile:
             shape = "".join(f"[{extent}]" for extent in aval.shape)
             note = f"  {original}" if original and original != name else ""
             lines.append(f"  {name:<{width}}  {does} {c_type(aval)}{shape}{note}")
-        lines += ["", f"`workspace` has {macro} bytes, aligned as malloc aligns them. Nothing else is written, and",
+        lines += ["",
+                  f"`workspace` has {self._macro} bytes, aligned as malloc aligns them. Nothing else is written, and",
                   "arrays that are filled overlap no others. Compile with -std=c99, without -ffast-math."]
         inside = "\n".join(f" * {c_comment_line(line)}".rstrip() for line in lines)
         return f"/*\n{inside}\n */"

@@ -11,7 +11,7 @@ from fxgrad import dtypes
 from fxgrad.extend import primitives
 from fxgrad.extend.parameters import Windows, default_fill
 from fxgrad.shipping.onnx.emission import Emission
-from fxgrad.shipping.onnx.graph import INT64, OnnxGraph, OnnxValue
+from fxgrad.shipping.onnx.graph import INT64, OnnxGraph, OnnxValue, has_nans
 from fxgrad.shipping.onnx.moves import index_as_int64, is_narrow, strided_sum
 from fxgrad.shipping.onnx.reductions import emit_reduce
 from fxgrad.shipping.onnx.rules import Rule, RuleOperation, onnx_rules, register_onnx_rule
@@ -146,8 +146,12 @@ def _scattered(emission: Emission, operation: RuleOperation, values: Values, red
     if within is not None:
         places = graph.where(within, places, graph.number_of(size))
         flat = graph.concatenate([flat, graph.constant(np.zeros(1, wide))], 0)
-    made = graph.operation("ScatterElements", flat, graph.reshape(places, [-1]), graph.reshape(news, [-1]), axis=0,
-                           reduction=reduction)
+    places, news = graph.reshape(places, [-1]), graph.reshape(news, [-1])
+    made = graph.operation("ScatterElements", flat, places, news, axis=0, reduction=reduction)
+    if reduction in ("min", "max") and has_nans(wide):  # a NaN wins, unlike in runtimes
+        nans = [graph.cast(graph.isnan(each), np.dtype(np.int32)) for each in (flat, news)]
+        any_nan = graph.operation("ScatterElements", nans[0], places, nans[1], axis=0, reduction="max")
+        made = graph.where(graph.cast(any_nan, np.dtype(bool)), graph.number(np.nan, wide), made)
     if within is not None:
         made = graph.slice(made, [0], [size], [0])
     return [graph.cast(graph.reshape(made, shape), dtype)]

@@ -13,7 +13,7 @@ from fxgrad.shipping.onnx.emission import Emission
 from fxgrad.shipping.onnx.graph import INT64, OnnxGraph, OnnxValue
 from fxgrad.shipping.onnx.moves import is_narrow, pad_value
 from fxgrad.shipping.onnx.products import windows
-from fxgrad.shipping.onnx.reductions import emit_extremum, emit_reduce
+from fxgrad.shipping.onnx.reductions import emit_extremum, sum_axes
 from fxgrad.shipping.onnx.rules import Rule, RuleOperation, onnx_rules, register_onnx_rule
 
 Values = list[OnnxValue]
@@ -56,10 +56,11 @@ def _emit_reduction(emission: Emission, operation: RuleOperation, values: Values
     if pooled is not None:
         return [graph.cast(pooled, dtype)]
     parts, axes = _elements(graph, given, operation.shapes[0], _sliding(operation), fill)
-    operator = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin"}[name]
     if name == "sum":
-        return [graph.cast(emit_reduce(graph, operator, parts, axes), dtype)]
-    return [graph.cast(emit_extremum(graph, operator, parts, axes), dtype)]
+        spread = [size for pair in zip(operation.shape, operation.params["window_dimensions"], strict=True)
+                  for size in pair]
+        return [graph.cast(sum_axes(graph, parts, axes, tuple(spread)), dtype)]
+    return [graph.cast(emit_extremum(graph, "ReduceMax" if name == "max" else "ReduceMin", parts, axes), dtype)]
 
 
 def _emit_pooling(graph: OnnxGraph, name: str, x: OnnxValue, shape: tuple[int, ...], sliding: Sliding,

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from fxgrad import dtypes
-from fxgrad.extend import primitives
+from fxgrad.extend import DType, primitives
 from fxgrad.extend.parameters import identity_of
 from fxgrad.extend.sizes import has_symbolic_dim
 from fxgrad.shipping.onnx import library
 from fxgrad.shipping.onnx.elementwise import extremum
 from fxgrad.shipping.onnx.emission import Emission
 from fxgrad.shipping.onnx.graph import INT64, OnnxGraph, OnnxValue, has_nans
+from fxgrad.shipping.onnx.kernels import kernel_dtype
 from fxgrad.shipping.onnx.moves import is_narrow, pad_value
 from fxgrad.shipping.onnx.rules import OnnxRefusal, RuleOperation, onnx_rules, register_onnx_rule
 
@@ -32,10 +33,39 @@ def emit_reduce(graph: OnnxGraph, operator: str, value: OnnxValue, axes: tuple[i
     return graph.operation(operator, value, graph.sizes(axes), keepdims=int(keep))
 
 
-def sum_axes(graph: OnnxGraph, value: OnnxValue, axes: tuple[int, ...]) -> OnnxValue:
-    """Return sums, of halves in float32."""
-    wide = dtypes.float32 if is_narrow(value.dtype) else value.dtype
-    return graph.in_dtype(wide, lambda given: emit_reduce(graph, "ReduceSum", given, axes), value)
+def sum_axes(graph: OnnxGraph, value: OnnxValue, axes: tuple[int, ...], shape: tuple[int, ...]) -> OnnxValue:
+    """Return sums: of halves in float32, and of integers as the last running sums.
+
+    Newer versions of onnxruntime add integers as float64, which loses digits, and do not wrap.
+    """
+    if dtypes.is_floating(value.dtype):
+        wide = dtypes.float32 if is_narrow(value.dtype) else value.dtype
+        return graph.in_dtype(wide, lambda given: emit_reduce(graph, "ReduceSum", given, axes), value)
+    return graph.in_dtype(_computed_in(value.dtype), lambda given: _last_sums(graph, given, axes, shape), value)
+
+
+def _last_sums(graph: OnnxGraph, value: OnnxValue, axes: tuple[int, ...], shape: tuple[int, ...]) -> OnnxValue:
+    for axis in sorted(axes, reverse=True):
+        if has_symbolic_dim(shape[axis]):  # it may be 0: a 0 comes first
+            config = [(0, 0, 0)] * axis + [(1, 0, 0)] + [(0, 0, 0)] * (len(shape) - axis - 1)
+            value = pad_value(graph, value, graph.number(0, value.dtype), shape, tuple(config))
+        running = graph.operation("CumSum", value, graph.number(axis, INT64))
+        value, shape = graph.operation("Gather", running, graph.number(-1, INT64), axis=axis), (
+            *shape[:axis], *shape[axis + 1:])
+    return value
+
+
+def _multiply_axes(graph: OnnxGraph, value: OnnxValue, axes: tuple[int, ...], shape: tuple[int, ...]) -> OnnxValue:
+    """Return products: of integers by halves, for the reason of `sum_axes`, where the sizes are known."""
+    if dtypes.is_floating(value.dtype) or has_symbolic_dim(*(shape[axis] for axis in axes)):
+        return emit_reduce(graph, "ReduceProd", value, axes)
+    return graph.in_dtype(_computed_in(value.dtype), lambda given: fold_axes(graph, "Mul", given, axes, shape), value)
+
+
+def _computed_in(dtype: DType) -> DType:
+    """Return the dtype with kernels that integers are added and multiplied in."""
+    way = kernel_dtype("CumSum", dtype)
+    return dtype if way is None else way.dtype
 
 
 def emit_extremum(graph: OnnxGraph, operator: str, value: OnnxValue, axes: tuple[int, ...],
@@ -54,7 +84,7 @@ def _reduction(of_none: Callable[[Any], Any], rule: Callable[..., OnnxValue]) ->
         if 0 in operation.shapes[0]:
             dtype = values[0].dtype
             return [graph.filled(of_none(dtype), dtype, operation.shape)]
-        return [rule(graph, values[0], axes)] if axes else values
+        return [rule(graph, values[0], axes, operation.shapes[0])] if axes else values
     return reduction
 
 
@@ -74,7 +104,7 @@ def known_size(size: Any) -> int:
 
 def fold_axes(graph: OnnxGraph, operator: str, value: OnnxValue, axes: tuple[int, ...],
               shape: tuple[int, ...]) -> OnnxValue:
-    """Combine integers bit by bit along axes: one half with the other, until one is left."""
+    """Combine integers along axes: one half with the other, until one is left."""
     for axis in sorted(axes, reverse=True):
         size = known_size(shape[axis])
         while size > 1:
@@ -107,12 +137,11 @@ def _bit_reduction(operator: str, of_bools: Callable[[OnnxGraph, OnnxValue, tupl
 
 for _name, _rule in (
         ("reduce_sum", _reduction(lambda dtype: 0, sum_axes)),
-        ("reduce_prod", _reduction(lambda dtype: 1,
-                                   lambda graph, value, axes: emit_reduce(graph, "ReduceProd", value, axes))),
+        ("reduce_prod", _reduction(lambda dtype: 1, _multiply_axes)),
         ("reduce_max", _reduction(lambda dtype: identity_of("max", dtype),
-                                  lambda graph, value, axes: emit_extremum(graph, "ReduceMax", value, axes))),
+                                  lambda graph, value, axes, _: emit_extremum(graph, "ReduceMax", value, axes))),
         ("reduce_min", _reduction(lambda dtype: identity_of("min", dtype),
-                                  lambda graph, value, axes: emit_extremum(graph, "ReduceMin", value, axes))),
+                                  lambda graph, value, axes, _: emit_extremum(graph, "ReduceMin", value, axes))),
         ("reduce_and",
          _bit_reduction("BitwiseAnd", lambda graph, value, axes: emit_reduce(graph, "ReduceMin", value, axes), 1)),
         ("reduce_or",
@@ -154,15 +183,20 @@ def _cumsum(emission: Emission, operation: RuleOperation, values: Values) -> Val
 
 def scan_by_doubling(graph: OnnxGraph, values: Values, fills: Values, shape: tuple[int, ...], axis: int,
                      reversed_: bool,
-                     combine: Callable[[Values, Values], Values]) -> Values:
-    """Return running results by doubling: each element is combined with that 1, 2, 4, ... places before it."""
+                     combine: Callable[[Values, Values, OnnxValue], Values]) -> Values:
+    """Return running results by doubling: each element is combined with that 1, 2, 4, ... places before it.
+
+    `combine` also takes whether there is an element before; where there is none it is given `fills`.
+    """
     step, size = 1, known_size(shape[axis])
     while step < size:
         config = [(0, 0, 0)] * len(shape)
         config[axis] = (-step, step, 0) if reversed_ else (step, -step, 0)
         before = [pad_value(graph, value, fill, shape, tuple(config)) for value,
                   fill in zip(values, fills, strict=True)]
-        values = combine(before, values)
+        has_before = np.arange(size) >= step
+        values = combine(before, values, graph.constant(
+            (has_before[::-1] if reversed_ else has_before).reshape(-1, *[1] * (len(shape) - 1 - axis))))
         step *= 2
     return values
 
@@ -173,7 +207,7 @@ def _running(fill: Callable[[Any], Any],
         graph, params = emission.graph, operation.params
         return scan_by_doubling(graph, values, [graph.number(fill(values[0].dtype), values[0].dtype)], operation.shape,
                                 params["axis"], params["reverse"],
-                                lambda before, here: [combine(emission, operation, *before, *here)])
+                                lambda before, here, _: [combine(emission, operation, *before, *here)])
     return rule
 
 
@@ -211,9 +245,12 @@ def _linear_recurrence(emission: Emission, operation: RuleOperation, values: Val
     """Compute y[i] = a[i] y[i-1] + b[i]: two steps combined are a step of the same form."""
     graph, params = emission.graph, operation.params
 
-    def combine(before: Values, here: Values) -> Values:
+    def combine(before: Values, here: Values, has_before: OnnxValue) -> Values:
         (a, b), (c, d) = before, here
-        return [graph.operation("Mul", a, c), graph.operation("Add", graph.operation("Mul", c, b), d)]
+        follows = graph.operation("Add", graph.operation("Mul", c, b), d)
+        if has_nans(c.dtype):  # 0 times an infinite factor is no 0
+            follows = graph.where(has_before, follows, d)
+        return [graph.operation("Mul", a, c), follows]
 
     fills = [graph.number(0, values[0].dtype), graph.number(0, values[1].dtype)]
     return scan_by_doubling(graph, values, fills, operation.shape, params["axis"], params["reverse"], combine)[1:]

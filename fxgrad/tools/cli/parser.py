@@ -17,7 +17,7 @@ from fxgrad.tools.cli import commands
 from fxgrad.tools.cli.arguments import CommandError
 from fxgrad.tools.cli.exporting import FORMS
 from fxgrad.tools.cli.exporting import export as run_export
-from fxgrad.tools.cli.targets import TRANSFORMATIONS, error_place
+from fxgrad.tools.cli.targets import TRANSFORMATIONS, error_text
 
 TARGET = "MODULE:FUNCTION, FILE.py:FUNCTION, or a file with a program (its printed text, JSON, or .fxgrad)"
 EPILOG = """\
@@ -132,12 +132,19 @@ def _picture_options(graph: argparse.ArgumentParser, draw: argparse.ArgumentPars
     draw.add_argument("--expand", nargs="+", metavar="NAME", help="operations and layers that are opened")
 
 
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(each) for each in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers such as 0,1") from None
+
+
 def _function_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("of functions")
     group.add_argument("--args", metavar="TYPES", help="what the arguments are like: 'f32[100,20], i32, 0.1'")
     group.add_argument("-t", "--transform", action="append", choices=TRANSFORMATIONS, metavar="NAME",
                        help=f"the function transformed, the first innermost: {', '.join(TRANSFORMATIONS)}")
-    group.add_argument("--argnums", type=lambda text: [int(each) for each in text.split(",")], metavar="N,N",
+    group.add_argument("--argnums", type=_numbers, metavar="N,N",
                        help="the arguments that gradients are in (0)")
     group.add_argument("--random", type=int, metavar="SEED",
                        help="random arrays for the types, so that there are values")
@@ -161,8 +168,8 @@ def main(argv: Sequence[str] | None = None, console: Console | None = None) -> i
         status: int = options.run(options, shown)
     except (FxgradError, CommandError, OSError) as error:
         return _fail(str(error))
-    except Exception as error:  # noqa: BLE001  (what a function of the user's raised while it was traced)
-        return _fail(f"{type(error).__name__}: {error}\n  at {error_place(error)}")
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (what a function of the user's raised while it was traced)
+        return _fail(error_text(error))
     return status
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import re
 import sys
+import unicodedata
 from argparse import Namespace
 from collections.abc import Callable
 from importlib import import_module
@@ -13,6 +15,7 @@ from typing import Any
 
 import fxgrad
 from fxgrad.extend import Program, file_name
+from fxgrad.extend.tracing import is_user_file
 from fxgrad.text.json_reader import from_json
 from fxgrad.text.text_parser import parse
 from fxgrad.tools.cli.arguments import CommandError, read_arguments, with_random_values
@@ -34,8 +37,12 @@ class CommandTarget:
             raise CommandError(f"{text} is a file of Python: say which of its functions. {hint}")
         if is_program_file(text):
             self._program = read_program(Path(text))
-            return
-        function = find_function(text)
+            if not getattr(options, "transform", None) or options.command == "diff":  # the other one may be a function
+                return
+            function, self.args = _function_of(self._program, text)
+            self._program = None
+        else:
+            function = find_function(text)
         for name in getattr(options, "transform", None) or ():
             argnums = getattr(options, "argnums", None)
             if argnums is None or name not in ("grad", "value_and_grad", "hessian", "jacfwd", "jacrev"):
@@ -43,7 +50,7 @@ class CommandTarget:
             else:
                 function = getattr(fxgrad, name)(function, argnums=argnums[0] if len(argnums) == 1 else argnums)
         self.function = function
-        self.args = self._arguments(function)
+        self.args = self.args or self._arguments(function)
 
     @property
     def name(self) -> str:
@@ -85,6 +92,28 @@ def is_program_file(text: str) -> bool:
         text.endswith((".txt", ".json", ".program", ".fxgrad")) or Path(text).is_file())
 
 
+def _function_of(program: Program, text: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return a function that computes a program, to be transformed, and the types of its arguments."""
+    signature = program.signature
+    types = [fxgrad.ShapeDtypeStruct(var.aval.shape, var.aval.dtype, weak_type=var.aval.weak)
+             for var in program.inputs[program.captured:]]
+    args, named = (types, {}) if signature is None or signature.in_tree is None else fxgrad.tree.unflatten(
+        signature.in_tree, types)
+    if named:
+        raise CommandError(f"{text} takes {', '.join(named)} by name, which -t does not transform")
+
+    def function(*args: Any) -> Any:
+        return program(*args)
+
+    names = () if signature is None else signature.input_names
+    heads = [*dict.fromkeys(re.split(r"[.[]", name)[0] for name in names)]
+    if len(heads) == len(args) and all(head.isidentifier() for head in heads):
+        parameters = [inspect.Parameter(head, inspect.Parameter.POSITIONAL_OR_KEYWORD) for head in heads]
+        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__name__ = "function" if signature is None else signature.name
+    return function, tuple(args)
+
+
 def read_program(path: Path) -> Program:
     """Return the program in a file (saved, JSON or text); raise `CommandError`, or as `load` or `parse` does."""
     if path.suffix == ".fxgrad" and path.is_file():
@@ -107,7 +136,7 @@ def find_function(text: str) -> Callable[..., Any]:
                            "as model.py:loss, or the path of a printed program")
     module = _module(place)
     found: Any = module
-    for part in name.split("."):
+    for part in unicodedata.normalize("NFKC", name).split("."):  # as Python reads names
         if not hasattr(found, part):
             near = ", ".join(_own_functions(module)[:8])
             raise CommandError(f"{place} has no {name!r}" + (f"; its functions are {near}" if near else ""))
@@ -124,11 +153,13 @@ def _own_functions(module: Any) -> list[str]:
 
 
 def _module(place: str) -> Any:
+    path = Path(place)
     try:
         if not place.endswith(".py"):
+            if path.exists() and not place.isidentifier():
+                raise CommandError(f"{place} is no file of Python. Write FILE.py:FUNCTION, such as model.py:loss")
             sys.path.insert(0, "")
             return import_module(place)
-        path = Path(place)
         if not path.is_file():
             raise CommandError(f"there is no file {place}")
         sys.path.insert(0, str(path.parent.resolve()))
@@ -143,19 +174,28 @@ def _module(place: str) -> Any:
     except ModuleNotFoundError as error:
         raise CommandError(f"{place} cannot be imported: there is no module {error.name!r}. Run this where it is "
                            "installed, or write the path of a file, such as model.py:loss") from error
-    except Exception as error:
-        raise CommandError(
-            f"{place} cannot be imported: {type(error).__name__}: {error}\n  at {error_place(error)}") from error
+    except (Exception, SystemExit) as error:
+        relative = isinstance(error, ImportError) and str(error).startswith("attempted relative import")
+        hint = ("\n  Its package imports it: write MODULE:FUNCTION, such as package.model:loss, in the folder that has "
+                "the package" if relative else "")
+        raise CommandError(f"{place} cannot be imported: {error_text(error)}{hint}") from error
     else:
         return module
 
 
-def error_place(error: Exception) -> str:
-    """Return the file and the line where an error was raised."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
+def error_text(error: BaseException) -> str:
+    """Return an error with the file and the line of the user's where it was raised, if there is one."""
+    found, message = None, str(error)
+    if isinstance(error, SyntaxError) and error.filename:
+        found, message = (error.filename, error.lineno), error.msg
+    trace = error.__traceback__ if found is None else None
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if is_user_file(file):
+            found = file, trace.tb_lineno
         trace = trace.tb_next
-    return "?" if trace is None else f"{file_name(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+    place = "" if found is None else f"\n  at {file_name(found[0])}:{found[1]}"
+    return f"{type(error).__name__}: {message}{place}"
 
 
 def _required_arguments(function: Callable[..., Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fxgrad.errors import UnsupportedError
 from fxgrad.extend import at_user_line
-from fxgrad.tools.pictures.clearance import Point, area_around, crosses, label_places, title_place
+from fxgrad.tools.pictures.clearance import Area, Point, area_around, crosses, label_places, title_place
 from fxgrad.tools.pictures.picture import Box, Picture
 
 LABEL, DETAIL, TITLE, BESIDE = 14.0, 10.5, 11.5, 11.5
@@ -136,11 +137,24 @@ def place_picture(picture: Picture) -> PictureLayout:
     areas = {key: area_around((frame.x, frame.y), frame.width - 2, frame.height - 2)
              for key, frame in layout.boxes.items()}
     # Straight lines are nicer, as long as they cross no box but their source and target.
-    if any(crosses(points, area) for line, points in zip(picture.lines, layout.lines, strict=True)
-           for key, area in areas.items() if key not in line.ends):
+    if _hits_a_box(picture, layout.lines, areas):
         layout = _read_layout(picture,
                               graphlay.layout(graph, options={**OPTIONS, **more, "routing": {"style": "orthogonal"}}))
     return layout
+
+
+def _hits_a_box(picture: Picture, lines: Sequence[Sequence[Point]], areas: dict[str, Area]) -> bool:
+    """Return whether a line crosses a box that is none of its ends. Of large pictures, few boxes are near a line."""
+    axis = 0 if picture.orientation == "right" else 1
+    ordered = sorted(areas.items(), key=lambda item: item[1][axis])
+    begins = [area[axis] for _, area in ordered]
+    longest = max([area[axis + 2] - area[axis] for area in areas.values()], default=0.0)
+    for line, points in zip(picture.lines, lines, strict=True):
+        places = [point[axis] for point in points]
+        near = ordered[bisect.bisect_left(begins, min(places) - longest):bisect.bisect_right(begins, max(places))]
+        if any(key not in line.ends and crosses(points, area) for key, area in near):
+            return True
+    return False
 
 
 def _read_layout(picture: Picture, found: Any) -> PictureLayout:

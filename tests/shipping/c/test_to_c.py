@@ -231,6 +231,15 @@ def hard_names(double: Any, sin: Any, i: Any, total: Any, workspace: Any) -> Any
     return np.sum(short + i) * total - workspace
 
 
+def strlen(M_PI: Any, FP_ZERO: Any, asm: Any, STRLEN_1_WORKSPACE: Any) -> Any:
+    @fxgrad.jit
+    def memset(UINT8_MAX: Any) -> Any:
+        return UINT8_MAX * M_PI + FP_ZERO
+
+    HUGE_VAL = memset(asm)
+    return np.sum(HUGE_VAL) * HUGE_VAL - STRLEN_1_WORKSPACE
+
+
 def chunked(x: Any, at: Any) -> Any:
     part = lax.dynamic_slice(x, (at, 0), (2, 3))
     return lax.dynamic_update_slice(x, part * 2.0, (0, 0)), x.at[np.array([0, 0, 3])].add(part[0])
@@ -259,6 +268,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "switch": (chosen, (1, X)),
     "results": (twice_and_all, (X,)),
     "names": (hard_names, (X, X, 1.0, 2.0, 3.0)),
+    "names of the library": (strlen, (X, X, X + 1.0, 3.0)),
     "indexing": (chunked, (X, 2)),
     "gradient of indexing": (fxgrad.grad(lambda x: sum(np.sum(np.sin(y)) for y in chunked(x, 1))), (X,)),
     "constants": (lambda x: np.where(np.isnan(KERNEL), x, KERNEL * x), (np.ones(6),)),

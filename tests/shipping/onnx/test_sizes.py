@@ -99,3 +99,12 @@ def test_every_function() -> None:
                 problems.append(f"{name}: {error}")
     assert not problems, "\n".join(problems)
     assert equal > 220
+
+
+def test_sums_of_integers_wrap() -> None:
+    model = to_onnx(lambda x: (np.sum(x), np.sum(x, axis=0)))(symbolic_spec(("n", 3), "i64"))
+    for count in (0, 1, 5):
+        x = np.full((count, 3), 2 ** 62 + 1)
+        total, rows = run(model, {"x": x})
+        assert total == np.sum(x)
+        np.testing.assert_array_equal(rows, np.sum(x, axis=0))

@@ -12,9 +12,11 @@ import fxgrad.numpy as fnp
 from fxgrad import lax
 from tests.support.with_onnx import compared
 
+AT = np.array([0, 1, 2, 0])
 X = np.linspace(-3.0, 7.7, 24).reshape(2, 3, 4)
 NARROW = X.astype(np.float32)
 WORDS = (np.arange(30, dtype=np.int32).reshape(2, 5, 3) * 37) % 101
+LONG = WORDS * (np.int64(2) ** 56 + 5) + 1
 IMAGE, KERNEL = NARROW.reshape(1, 2, 3, 4), np.linspace(-1.0, 1.0, 36, dtype=np.float32).reshape(2, 2, 3, 3)
 MATRIX = np.array([[0.1, 2.0, -1.0], [4.0, 0.5, 0.3], [1.0, -3.0, 2.5]])
 BEYOND = np.array([1.5, -2.5, -128.7, 127.9, 255.5, -0.9, 300.0, np.inf, -np.inf, np.nan, 1e20, -1e20, 2.0 ** 31,
@@ -56,6 +58,18 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
             x, -np.inf, lax.max, (2, 2), (1, 1), "SAME"))), (X[0] % 2.3,)),
     "random bits": (lambda key: (fxgrad.random.bits(key, (3,), "uint32"), fxgrad.random.bits(key, (2,), "uint64"),
                                  fxgrad.random.bits(key, (5,), "uint8")), (fxgrad.random.key(3),)),
+    "sums and products of large integers": (lambda n: [
+        reduction(fnp.astype(n, dtype), axis=axes, dtype=dtype)
+        for dtype in ("int64", "int32", "int16", "uint64", "uint8")
+        for reduction, axes in ((fnp.sum, (0, 2)), (fnp.sum, 1), (fnp.prod, None), (fnp.prod, 0))], (LONG,)),
+    "sums of large integers in windows": (lambda n: lax.reduce_window(
+        n, np.int64(0), lax.add, (2, 2, 1), (1, 1, 1), "SAME"), (LONG,)),
+    "extrema at places, of NaNs": (lambda x, y: [extremum(mode="fill") for extremum in (
+        lambda mode: x.at[:, AT].max(y, mode=mode), lambda mode: x.at[:, AT].min(y, mode=mode))], (
+            fnp.array([[1.0, np.nan, 2.0]]), np.array([[0.5, 3.0, np.nan, np.nan]]))),
+    "recurrences with infinite factors": (lambda x: [fxgrad.jvp(
+        lambda x, reverse=reverse: lax.cumprod(x, 0, reverse), (x,), (x * 0.5,))[1] for reverse in (False, True)], (
+            np.array([np.inf, 2.0, -0.5, 3.0]),)),
     "elements at places": (lambda x, at: (x[at], fnp.take(x, at, axis=1, mode="fill")), (X[0], np.array([0, -1, 2]))),
 }
 

@@ -47,6 +47,10 @@ def branch(x):
 number = 3
 
 
+def ends():
+    raise SystemExit(0)
+
+
 def on_devices(w, x):
     import fxgrad
     from jax.sharding import AbstractMesh, PartitionSpec as P
@@ -315,7 +319,7 @@ MISTAKES = {
     "no arguments": (["show", "model.py:loss"],
                      "model.py:loss takes w, x: say what they are like, such as --args 'f32[3], f32[3]'"),
     "no such function": (["show", "model.py:los"],
-                         "model.py has no 'los'; its functions are branch, loss, on_devices, trees, wrong"),
+                         "model.py has no 'los'; its functions are branch, ends, loss, on_devices, trees, wrong"),
     "no function": (["show", "model.py:number"], "model.py:number is a int, where a function is needed"),
     "no such module": (["show", "nowhere:loss"],
                        ("nowhere cannot be imported: there is no module 'nowhere'. Run this where it is installed, or "
@@ -339,7 +343,11 @@ MISTAKES = {
     "nothing like a primitive": (["card", "?"], "there is no primitive '?'. docs/appendix/cards.md lists them"),
     "not a program": (["python", "model.py"],
                       ("model.py is a file of Python: say which of its functions. Write model.py:branch; its functions "
-                       "are branch, loss, on_devices, trees, wrong")),
+                       "are branch, ends, loss, on_devices, trees, wrong")),
+    "wrong arguments": (["show", "model.py:loss", "--args", "f32, f32, f32"],
+                        "TypeError: loss() takes 2 positional arguments but 3 were given"),
+    "ends the process": (["show", "model.py:ends"], "SystemExit: 0\n  at model.py:27"),
+    "a folder": (["show", ".:loss"], ". is no file of Python. Write FILE.py:FUNCTION, such as model.py:loss"),
 }
 
 
@@ -353,6 +361,36 @@ def test_a_module_that_fails(run: Commands, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import numpy\n1 / 0\n")
     assert run("show", "broken.py:f").error == (
         "fxgrad: broken.py cannot be imported: ZeroDivisionError: division by zero\n  at broken.py:2\n")
+
+
+def test_modules_that_cannot_be_imported(run: Commands, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
+    (tmp_path / "open.py").write_text("x = 1\ndef f(x:\n")
+    (tmp_path / "part.py").write_text("from .model import loss\n")
+    (tmp_path / "notes.ipynb").write_text("{}")
+    for target, message in {
+            "script.py:f": "script.py cannot be imported: SystemExit: 0\n  at script.py:2",
+            "open.py:f": "open.py cannot be imported: SyntaxError: '(' was never closed\n  at open.py:2",
+            "part.py:f": "part.py cannot be imported: ImportError: attempted relative import with no known parent "
+                         "package\n  at part.py:1\n  Its package imports it: write MODULE:FUNCTION, such as "
+                         "package.model:loss, in the folder that has the package",
+            "notes.ipynb:f": "notes.ipynb is no file of Python. Write FILE.py:FUNCTION, such as model.py:loss"}.items():
+        assert run("show", target) == ("", f"fxgrad: {message}\n", 2)
+
+
+def test_programs_in_files_are_transformed(run: Commands, tmp_path: Path) -> None:
+    assert run("export", "model.py:loss", *TYPES, "-o", "loss.fxgrad").status == 0
+    shown = run("show", "loss.fxgrad", "-t", "grad").output
+    assert shown.startswith("program grad(loss)(w: f32[3], x: f32[5,3])")
+    assert "d_w" in shown
+    assert run("export", "loss.fxgrad", "-t", "value_and_grad", "-o", "both.fxgrad").status == 0
+    args = np.ones(3, "f"), np.ones((5, 3), "f")
+    assert [np.shape(each) for each in fxgrad.load(tmp_path / "both.fxgrad")(*args)] == [(), (3,)]
+
+
+def test_functions_are_named_as_python_names_them(run: Commands, tmp_path: Path) -> None:
+    (tmp_path / "greek.py").write_text("def \u00b5(x): return x * 2\n", encoding="utf-8")
+    assert run("show", "greek.py:\u00b5", "--args", "f32").status == 0
 
 
 def test_arguments() -> None:

@@ -83,3 +83,24 @@ def test_pictures_of_the_corpus_are_clear() -> None:
     assert seen[1] > 600, seen
     assert seen[2] >= 18, seen
     assert not wrong, wrong
+
+
+def test_few_boxes_are_looked_at_for_each_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 0
+
+    def counted(*args: Any) -> bool:
+        nonlocal count
+        count += 1
+        return crosses(*args)
+
+    def chain(x: Any) -> Any:
+        for _ in range(100):
+            x = np.sin(x) * 1.5
+        return x
+
+    monkeypatch.setattr(layout, "crosses", counted)
+    for orientation in ("down", "right"):
+        picture = fxgrad.draw(chain, orientation=orientation)(np.ones(3)).picture
+        layout.place_picture(picture)
+        assert count < 8 * len(picture.lines)
+        count = 0
