@@ -21,6 +21,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.arguments import transformation
 from fxgrad.engine.api.reverse import value_and_grad as _value_and_grad
 from fxgrad.engine.frontend.operands import as_array_operand, shape_of
+from fxgrad.engine.pytorch_names import module_getattr
 from fxgrad.engine.tree import TreeDef
 from fxgrad.engine.user_lines import at_user_line, named_as
 from fxgrad.errors import ArgumentError, TreeError
@@ -252,3 +253,9 @@ def _fill_state(kind: Any, **fields: Any) -> Any:
     for name, value in fields.items():
         object.__setattr__(made, name, value)
     return made
+
+
+ABSENT = dict.fromkeys(("DynamicLossScale", "DynamicScale", "GradScaler"), (
+    "write scale = fxgrad.loss_scaling.Dynamic() and scaled = loss_scaling.value_and_grad(f)(scale, params)"))
+"""Names of PyTorch, Flax and jmp that are not here, with what to write."""
+__getattr__ = module_getattr("fxgrad.loss_scaling", ABSENT, stands_at=__name__)

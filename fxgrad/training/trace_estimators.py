@@ -20,7 +20,7 @@ from fxgrad.engine.api.arguments import (
 )
 from fxgrad.engine.api.batching import vmap
 from fxgrad.engine.api.forward import jvp
-from fxgrad.engine.api.jacobians import hvp
+from fxgrad.engine.api.reverse import gradient_for
 from fxgrad.engine.api.laplacians import check_field, check_real
 from fxgrad.engine.api.taylor import derivatives
 from fxgrad.engine.user_lines import at_user_line, function_name
@@ -73,7 +73,9 @@ def hessian_diag(fun: Callable[..., Any], samples: int, argnums: Argnums = 0, *,
     array([ 6., 12.])
     """
     def draw(of_selected: Callable[..., Any], args: Any, direction: Any) -> Any:
-        return tree.map(lambda one, other: one * other, hvp(of_selected, (args,), (direction,)), direction)
+        gradient = gradient_for("stochastic.hessian_diag", of_selected, 0)
+        _, moved = jvp(gradient, (args,), (direction,))
+        return tree.map(lambda one, other: one * other, moved, direction)
     return _estimator("stochastic.hessian_diag", fun, samples, argnums, argnames, chunk_size, draw)
 
 

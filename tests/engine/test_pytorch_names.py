@@ -140,6 +140,8 @@ def test_keywords_of_optax_and_numpy(call: Callable[[], Any], function: str, key
 
 
 @pytest.mark.parametrize(("call", "module", "name", "advice"), [
+    (lambda: fxgrad.loss_scaling.GradScaler, "loss_scaling", "GradScaler",
+     ": write scale = fxgrad.loss_scaling.Dynamic() and scaled = loss_scaling.value_and_grad(f)(scale, params)"),
     (lambda: fxgrad.optim.apply_updates, "optim", "apply_updates",
      ": optimizer.update(gradients, state, params) returns the new parameters and state: leave it out"),
     (lambda: fxgrad.random.seed(0), "random", "seed",

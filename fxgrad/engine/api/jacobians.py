@@ -24,7 +24,7 @@ from fxgrad.engine.api.arguments import (
 from fxgrad.engine.api.forward import jvp_of
 from fxgrad.engine.api.inner_arguments import with_respect_to
 from fxgrad.engine.api.jacobian_passes import Passes
-from fxgrad.engine.api.reverse import Differentiation, grad, keeps_derivatives, trace_differentiated
+from fxgrad.engine.api.reverse import Differentiation, gradient_for, keeps_derivatives, trace_differentiated
 from fxgrad.engine.api.sparse_derivatives import sparse_values
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.derivation.derive import Derived, derive
@@ -158,8 +158,9 @@ def hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False
                         chunk_size=chunk_size, sparse=sparse)
     require_positions("hessian", "argnums", argnums)
     if not _is_dense(sparse):
-        return _jacobian_of("hessian", grad(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic,
-                            chunk_size, "auto", with_value=False, sparse=sparse, of=fun)
+        gradient = gradient_for("hessian", fun, argnums, has_aux, holomorphic)
+        return _jacobian_of("hessian", gradient, argnums, has_aux, holomorphic, chunk_size, "auto", with_value=False,
+                            sparse=sparse, of=fun)
     first = jacrev(fun, argnums, has_aux, holomorphic, chunk_size=chunk_size)
     second = _jacobian_of("hessian", first, argnums, has_aux, holomorphic, chunk_size, "forward", with_value=False,
                           kept=None if has_aux or holomorphic else partial(_trace_rows, fun, chunk_size))
@@ -189,7 +190,7 @@ def value_and_hessian(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bo
         output = fun(*args, **kwargs)
         return (output[0], output) if has_aux else (output, output)
 
-    gradient = grad(value_aside, argnums, has_aux=True)
+    gradient = gradient_for("value_and_hessian", value_aside, argnums, has_aux=True)
     second = _jacobian_of("value_and_hessian", gradient, argnums, True, False, chunk_size,
                           "forward" if _is_dense(sparse) else "auto", with_value=False, sparse=sparse, of=fun)
 
@@ -215,7 +216,7 @@ def hvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
     array([6., 0.])
     """
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    found = jvp_of("hvp", grad(fun, argnums, has_aux), primals, tangents, has_aux, numbers)
+    found = jvp_of("hvp", gradient_for("hvp", fun, argnums, has_aux), primals, tangents, has_aux, numbers)
     return found[1:] if has_aux else found[1]
 
 
@@ -235,7 +236,7 @@ def _jacobian_of(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: 
         raise ArgumentError(at_user_line(f'{what}: mode={mode!r}; it must be "auto", "forward" or "reverse"'))
     check_chunk_size(what, chunk_size)
     if of is not None and not (has_aux or holomorphic):
-        kept = Differentiation("grad", of, argnums).trace
+        kept = Differentiation(what, of, argnums).trace
 
     @transformation(what, fun if of is None else of, argnums)
     @hide_frames

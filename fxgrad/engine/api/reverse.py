@@ -114,7 +114,13 @@ def grad(fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, h
     if argnames is not None:
         return by_names("grad", grad, fun, argnames, argnums, has_aux=has_aux, holomorphic=holomorphic,
                         allow_int=allow_int, memory_budget=memory_budget)
-    differentiation = Differentiation("grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget)
+    return gradient_for("grad", fun, argnums, has_aux, holomorphic, allow_int, memory_budget)
+
+
+def gradient_for(what: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool = False, holomorphic: bool = False,
+                 allow_int: bool = False, memory_budget: Budget = None) -> Callable[..., Any]:
+    """Return `grad(fun)` for a function of the library that errors are to name."""
+    differentiation = Differentiation(what, fun, argnums, has_aux, holomorphic, allow_int, memory_budget)
     differentiate, replays = differentiation.differentiate, differentiation.replays
 
     @transformation("grad", fun, argnums)
@@ -499,7 +505,8 @@ def _check_scalar(what: str, fun: Any, traced: TracedCall, holomorphic: bool) ->
     if aval.shape:
         raise ArgumentError(at_user_line(
             f"{what} needs a function with a scalar output, and {name} returned {aval.strong()}. "
-            f"Sum or average it, {what}(lambda x: np.sum({name}(x))), or use jacrev for all derivatives"))
+            f"Sum or average it, {what}(lambda x: np.sum({name}(x)))" + (
+                ", or use jacrev for all derivatives" if what in ("grad", "value_and_grad") else "")))
     if not dtypes.is_inexact(aval.dtype):
         raise DTypeError(at_user_line(
             f"{what} needs a function with a floating-point output, and {name} returned {aval.strong()}, "

@@ -26,7 +26,7 @@ from fxgrad.engine.api.arguments import (
 from fxgrad.engine.api.eager import ensure_compile_time_eval
 from fxgrad.engine.api.factored_jacobians import can_factor, push_identity
 from fxgrad.engine.api.jacobian_passes import Passes, pullback_program
-from fxgrad.engine.api.reverse import Differentiation, grad, trace_differentiated
+from fxgrad.engine.api.reverse import Differentiation, gradient_for, trace_differentiated
 from fxgrad.engine.api.sparse_patterns import Pattern, lines_of, pattern_of_matrix
 from fxgrad.engine.core.avals import Aval, without_literals
 from fxgrad.engine.core.program import Program
@@ -291,7 +291,7 @@ def sparsity(fun: Callable[..., Any], argnums: Argnums = 0, *, argnames: Argname
     if argnames is not None:
         return by_names("sparsity", sparsity, fun, argnames, argnums)
 
-    gradient = Differentiation("grad", fun, argnums)
+    gradient = Differentiation("sparsity", fun, argnums)
 
     def of_call(is_second: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Pattern:
         selected = select_arguments("sparsity", fun, argnums, args)
@@ -299,8 +299,9 @@ def sparsity(fun: Callable[..., Any], argnums: Argnums = 0, *, argnames: Argname
         check_differentiable("sparsity", selected, avals)
         traced = gradient.trace(selected, avals, args, kwargs) if is_second else None
         if traced is None:
-            traced, _ = trace_differentiated("sparsity", grad(fun, argnums) if is_second else fun, False, args, kwargs,
-                                             selected, avals)
+            traced, _ = trace_differentiated(
+                "sparsity", gradient_for("sparsity", fun, argnums) if is_second else fun, False, args, kwargs, selected,
+                avals)
         found = find_pattern(traced, traced.out_tree.num_leaves, [has_tangent(aval) for aval in avals])
         return _symmetric(traced, found.pattern) if is_second else found.pattern
 
