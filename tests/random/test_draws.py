@@ -78,6 +78,22 @@ def test_randint_of_the_whole_range(dtype: str) -> None:
     compare(of_ours("randint", (5,), 0, 2**31 - 1), of_jax("randint", (5,), 0, 2**31 - 1, wide=False))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64"])
+def test_unsigned_signs_and_counts(dtype: str) -> None:
+    """The sign -1 is the greatest number."""
+    compare(of_ours("rademacher", (9,), dtype), of_jax("rademacher", (9,), dtype))
+    for rate in (3.0, -1.0):
+        compare(of_ours("poisson", rate, (5,), dtype), of_jax("poisson", rate, (5,), dtype))
+    np.testing.assert_array_equal(of_ours("poisson", np.inf, (2,), dtype), np.full(2, np.iinfo(dtype).max, dtype))
+
+
+def test_no_choices_have_the_dtype_of_choices() -> None:
+    for a in (5, np.arange(5)):
+        for replace in (True, False):
+            none, one = (of_ours("choice", a, (count,), replace) for count in (0, 1))
+            assert (none.shape, none.dtype) == ((0,), one.dtype)
+
+
 @pytest.mark.slow
 def test_defaults_are_those_of_jax_without_x64() -> None:
     for name, args in (("uniform", ()), ("normal", ()), ("randint", ((3,), 0, 9)), ("bits", ()), ("bernoulli", ()),
