@@ -96,10 +96,10 @@ def pmean(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
 
 
 def pmax(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
-    """Return the greatest of `x` over all entries of a mapped axis; a NaN wins.
+    """Return the greatest of `x` over all entries of a mapped axis; a NaN wins, but not among several CPU devices.
 
-    Its derivative, which jax lacks, is the mean of those of the entries that attain it, as for `max` of an array.
-    Raises as `psum` does, and `DTypeError` for complex numbers.
+    XLA passes over NaNs there, as in jax. Its derivative, which jax lacks, is the mean of those of the entries that
+    attain it, as for `max` of an array. Raises as `psum` does, and `DTypeError` for complex numbers.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.vmap(lambda x: pmax(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
