@@ -96,10 +96,10 @@ def pmean(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
 
 
 def pmax(x: Any, axis_name: AxisName, *, axis_index_groups: Any = None) -> Any:
-    """Return the greatest of `x` over all entries of a mapped axis; a NaN wins.
+    """Return the greatest of `x` over all entries of a mapped axis; a NaN wins, but not among several CPU devices.
 
-    Its derivative, which jax lacks, is the mean of those of the entries that attain it, as for `max` of an array.
-    Raises as `psum` does, and `DTypeError` for complex numbers.
+    XLA passes over NaNs there, as in jax. Its derivative, which jax lacks, is the mean of those of the entries that
+    attain it, as for `max` of an array. Raises as `psum` does, and `DTypeError` for complex numbers.
 
     >>> import numpy as np, fxgrad
     >>> fxgrad.vmap(lambda x: pmax(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
@@ -130,7 +130,8 @@ def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> An
     """Return the value of the entry that `perm` sends to this one; zeros if `perm` has no pair for it.
 
     `perm` is a sequence of pairs (source, target) of positions along the mapped axis, each of which may occur once as a
-    source and once as a target. Raises `ArgumentError` for other pairs and for an axis that is not in scope.
+    source and once as a target. Over several axes of a mesh, positions count in the order of the mesh, as in jax,
+    whatever the order of the names. Raises `ArgumentError` for other pairs and for an axis that is not in scope.
 
     >>> import numpy as np, fxgrad
     >>> shift = lambda x: ppermute(x, "i", [(0, 1), (1, 2)])
@@ -158,7 +159,9 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 
 def _permute(what: str, x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
-    axes = named_axes(what, axis_name)
+    axes, mesh = named_axes(what, axis_name), mesh_in_scope()
+    if mesh is not None and axes.keys() <= mesh.names:
+        axes = {name: axes[name] for name in mesh.shape.names if name in axes}
     try:
         listed = [(source, target) for source, target in perm]
     except (TypeError, ValueError):

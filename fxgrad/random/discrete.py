@@ -101,7 +101,7 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     axis = axis_of("choice", axis, len(own)) if own else 0
     count, draws = own[axis] if own else positive_int("choice", "a scalar a", a), math.prod(shape)
     if not draws:
-        return np.zeros(shape, aval_of(array).dtype)
+        return np.zeros(shape, aval_of(array).dtype if own else dtypes.int32)
     if not count or (not replace and draws > count):
         raise ShapeError(at_user_line(f"choice: {draws} draws from {count} elements"
                                       f"{'' if replace else ' without replacement'}; there are too few"))

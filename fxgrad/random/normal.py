@@ -8,22 +8,26 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.api.custom_calls import is_traced
 from fxgrad.engine.core.avals import Shape
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.frontend.operands import as_new_shape, is_concrete
 from fxgrad.engine.frontend.placing import place_array
 from fxgrad.engine.higher_order.call import library_function
+from fxgrad.engine.higher_order.custom import bind_straight_through
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, stop_gradient, sub
 from fxgrad.engine.ops.arithmetic import max as maximum
 from fxgrad.engine.ops.arithmetic import min as minimum
 from fxgrad.engine.ops.comparison import gt, le, lt, or_
 from fxgrad.engine.ops.exponential import exp, log, sqrt, square
 from fxgrad.engine.ops.integrals import erfcx
+from fxgrad.engine.ops.parts import abs as absolute
 from fxgrad.engine.ops.parts import complex as complex_
 from fxgrad.engine.ops.parts import nextafter
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import erf, erf_inv
-from fxgrad.engine.ops.structural import reduce_sum
+from fxgrad.engine.ops.structural import convert, reduce_sum, zeros
+from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError
 from fxgrad.random.keys import as_parameter, drawn_shape, float_dtype, one_key, spread_parameter, subkeys
@@ -195,6 +199,9 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_
 def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Return numbers of the Wald (inverse Gaussian) distribution of mean `mean` and scale 1.
 
+    Derivatives in `mean`, up to the second, are those of draws at a fixed quantile, whose means are those of the
+    distribution; jax's, with the noise fixed, are not.
+
     Source: J. Michael, W. Schucany, R. Haas, "Generating random variates using transformations with multiple roots"
     (1976).
 
@@ -215,4 +222,24 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_shard
     least, inverse = minimum(mean, 1.0), div(1.0, maximum(mean, 1.0))
     half = div(mul(least, y), 2.0)
     factor = add(add(half, inverse), mul(sqrt(half), sqrt(add(half, mul(inverse, 2.0)))))
-    return where(le(choice, div(factor, add(factor, inverse))), div(least, factor), mul(mean, div(factor, inverse)))
+    drawn = where(le(choice, div(factor, add(factor, inverse))), div(least, factor), mul(mean, div(factor, inverse)))
+    if not is_traced((mean,)):
+        return drawn
+    # The chance of either root depends on the mean: the derivative is that at a fixed quantile. By the trapezoidal
+    # rule, whose second derivative is exact, since the draw in the slope has the first one.
+    wide = dtypes.float32 if dtype.itemsize < 4 else dtype  # of the slope, which overflows float16
+    value, mean = convert(stop_gradient(drawn), wide), convert(mean, wide)
+    step = bind_straight_through(zeros(aval_of(mean)), mean)
+    first = _wald_slope(value, stop_gradient(mean))
+    once = bind_straight_through(value, mul(first, step))
+    return bind_straight_through(stop_gradient(drawn), mul(div(add(first, _wald_slope(once, mean)), 2.0), step))
+
+
+def _wald_slope(draw: Any, mean: Any) -> Any:
+    """Return the derivative in the mean at a fixed quantile: that of the distribution function over the density."""
+    tiny = float(dtypes.finfo(aval_of(mean).dtype).eps) ** 2
+    is_tiny = lt(absolute(mean), tiny)  # then the draw is the mean but for one in root of the mean
+    draw, mean = where(is_tiny, tiny, draw), where(is_tiny, tiny, mean)
+    ratio, root = div(draw, mean), sqrt(draw)
+    scaled = erfcx(div(add(ratio, 1.0), mul(root, _ROOT)))
+    return mul(mul(ratio, div(ratio, root)), mul(scaled, math.sqrt(2 * math.pi)))

@@ -199,6 +199,6 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
 
 
 def sign_draws(key: Any, shape: Shape, dtype: DType) -> Any:
-    """Return 1 or -1, of a typed key."""
+    """Return 1 or -1, of a typed key; in unsigned integers -1 is the greatest number, as in jax."""
     heads = lt(unit_draws(key, shape, dtypes.default_float()), 0.5)
-    return where(heads, dtype.type(1), dtype.type(-1))
+    return where(heads, dtype.type(1), np.asarray(-1).astype(dtype)[()])

@@ -246,7 +246,7 @@ class Dirichlet(NamedTuple):
 
     def sample(self, key: Any, shape: Any = ()) -> Any:
         """Draw of shape `shape` and that of `alpha`, with derivatives in it."""
-        alpha = as_array_operand(self.alpha)
+        alpha, = inexact_operands(self.alpha)
         return random.dirichlet(key, alpha, (*as_new_shape("sample", shape), *fnp.shape(alpha)[:-1]),
                                 fnp.result_type(alpha))
 

@@ -57,6 +57,8 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], Any, Any, bool]] = {
     "scattered": (lambda w, x: lax.psum_scatter(x.T @ jnp.sin(x), "i", tiled=True) * w[:1, :1], (P(), P("i")), P("i"),
                   True),
     "exchanged": (lambda w, x: lax.all_to_all(x @ w @ w.T, "i", 1, 0, tiled=True), (P(), P("i")), P("i"), True),
+    "permuted": (lambda w, x: lax.ppermute(x @ w, ("j", "i"), [(0, 3), (3, 1), (4, 2)]), (P(), P("i")), P("i", "j"),
+                 True),
     "positions": (lambda w, x: (x @ w) * lax.axis_index("j") + lax.axis_index("i"), (P(), P("i")), P("i", "j"), True),
     "extrema": (lambda w, x: lax.psum(jnp.sum(x @ w), "i") * lax.pmax(lax.stop_gradient(x.max()), "i"), (P(), P("i")),
                 P(), True),

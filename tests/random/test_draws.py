@@ -78,6 +78,22 @@ def test_randint_of_the_whole_range(dtype: str) -> None:
     compare(of_ours("randint", (5,), 0, 2**31 - 1), of_jax("randint", (5,), 0, 2**31 - 1, wide=False))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64"])
+def test_unsigned_signs_and_counts(dtype: str) -> None:
+    """The sign -1 is the greatest number."""
+    compare(of_ours("rademacher", (9,), dtype), of_jax("rademacher", (9,), dtype))
+    for rate in (3.0, -1.0):
+        compare(of_ours("poisson", rate, (5,), dtype), of_jax("poisson", rate, (5,), dtype))
+    np.testing.assert_array_equal(of_ours("poisson", np.inf, (2,), dtype), np.full(2, np.iinfo(dtype).max, dtype))
+
+
+def test_no_choices_have_the_dtype_of_choices() -> None:
+    for a in (5, np.arange(5)):
+        for replace in (True, False):
+            none, one = (of_ours("choice", a, (count,), replace) for count in (0, 1))
+            assert (none.shape, none.dtype) == ((0,), one.dtype)
+
+
 @pytest.mark.slow
 def test_defaults_are_those_of_jax_without_x64() -> None:
     for name, args in (("uniform", ()), ("normal", ()), ("randint", ((3,), 0, 9)), ("bits", ()), ("bernoulli", ()),
@@ -298,13 +314,30 @@ def test_numbers_of_the_wald_distribution_of_large_means(dtype: str, mean: float
     assert scipy.stats.kstest(draws, scipy.stats.levy().cdf).pvalue > 1e-3
 
 
-def test_the_mean_of_the_wald_distribution_has_its_derivative_everywhere() -> None:
-    key = fxgrad.random.key(5)
-    for mean in (1e-3, 0.3, 1.0, 2.0, 1e3):
-        step = 1e-6 * mean
-        lower, upper = (fxgrad.random.wald(key, mean + sign * step, (50,), np.float64) for sign in (-1, 1))
-        slope = fxgrad.jvp(lambda m: fxgrad.random.wald(key, m, (50,), np.float64), (mean,), (1.0,))[1]
-        np.testing.assert_allclose(slope, (upper - lower) / (2 * step), rtol=1e-6, atol=1e-9)
+def test_derivatives_of_numbers_of_the_wald_distribution_are_those_at_a_fixed_quantile() -> None:
+    """With the noise fixed they have other means, since the mean also decides which root is drawn."""
+    def draw(m: Any) -> Any:
+        return fxgrad.random.wald(fxgrad.random.key(5), m, (50,), np.float64)
+
+    def slope(m: Any) -> Any:
+        return fxgrad.jvp(draw, (m,), (1.0,))[1]
+
+    for mean in (0.3, 1.0, 2.0):
+        part, step = scipy.stats.invgauss.cdf(draw(mean), mean), 3e-4 * mean
+        lower, middle, upper = (scipy.stats.invgauss.ppf(part, mean + shift * step) for shift in (-1, 0, 1))
+        np.testing.assert_allclose(slope(mean), (upper - lower) / (2 * step), rtol=1e-5)
+        np.testing.assert_allclose(fxgrad.jvp(slope, (mean,), (1.0,))[1], (upper - 2 * middle + lower) / step ** 2,
+                                   rtol=1e-4, atol=1e-8)
+    np.testing.assert_allclose(fxgrad.jit(slope)(2.0), slope(2.0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_derivatives_of_numbers_of_the_wald_distribution_at_the_ends(dtype: str) -> None:
+    means = np.array([0.0, 1e-30, 1e-5, 1e3, np.inf], dtypes.SUPPORTED[dtype])
+    slopes = fxgrad.jvp(lambda m: fxgrad.random.wald(fxgrad.random.key(5), m, (50, 5), dtype), (means,), (
+        np.ones_like(means),))[1]
+    assert np.isfinite(np.asarray(slopes, float)).all()
+    np.testing.assert_allclose(np.asarray(slopes[:, [0, 1, 4]], float), [[1, 1, 0]] * 50, atol=1e-2)
 
 
 @pytest.mark.parametrize("p", [12.0, 50.0])
@@ -335,7 +368,7 @@ def test_on_xla_as_on_numpy(name: str) -> None:
 
 
 DIFFERENTIABLE: list[tuple[str, tuple[float, ...]]] = [
-    ("truncated_normal", (-1.0, 1.5)), ("lognormal", (0.7,)), ("double_sided_maxwell", (0.5, 2.0)), ("wald", (1.5,)),
+    ("truncated_normal", (-1.0, 1.5)), ("lognormal", (0.7,)), ("double_sided_maxwell", (0.5, 2.0)),
     ("rayleigh", (1.5,)), ("pareto", (1.5,)), ("weibull_min", (2.0, 1.5)), ("triangular", (0.0, 0.7, 2.0)),
     ("gamma", (1.5,)), ("gamma", (0.3,)), ("loggamma", (0.2,)), ("beta", (0.7, 2.0)), ("chisquare", (3.0,)),
     ("t", (3.0,)), ("f", (3.0, 4.0)), ("generalized_normal", (1.5,))]

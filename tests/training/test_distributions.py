@@ -128,6 +128,7 @@ def test_shapes_dtypes_and_containers() -> None:
     assert many.sample(KEY, (4, 2)).shape == (4, 2, 3)
     assert many.logpdf(np.zeros((5, 3))).shape == (5, 3)
     assert d.Gamma(np.ones(3, np.float32)).sample(KEY).dtype == np.float32
+    assert d.Dirichlet(np.array([1, 2])).sample(KEY, (3,)).dtype == d.Beta(1, 2).sample(KEY).dtype == np.float64
     assert d.Categorical(np.zeros((4, 3))).sample(KEY, (2,)).shape == (2, 4)
     assert d.Categorical(np.zeros((4, 3))).logpmf(np.zeros((2, 4), int)).shape == (2, 4)
     slope = fxgrad.grad(lambda p: p.logpdf(1.0))(d.Normal(0.0, 1.0))

@@ -41,7 +41,11 @@ def partition(known: Program, count: int, half: Linearized, free: Marks, keep: S
     residuals = known.outputs[count:]
     free_inputs = {var for var, marked in zip(known.inputs, free, strict=True) if marked}
     needed = [atom for atom in dict.fromkeys(residuals) if type(atom) is Variable and atom not in free_inputs]
-    saved = _with_effects_kept(known, needed, free_inputs, keep(known, needed, free_inputs))
+    # Positions of devices are computed again: their type does not say that they differ, by which a mesh keeps values.
+    positions = {var for equation in known.equations if equation.primitive.collective and not equation.inputs
+                 for var in equation.outputs}
+    saved = [var for var in _with_effects_kept(known, needed, free_inputs, keep(known, needed, free_inputs))
+             if var not in positions]
     forward = memoize(known, ("forward half", count, tuple(saved)), lambda: remove_dead_code(Program(
         known.inputs, known.equations, [*known.outputs[:count], *saved], known.captured)))
     linear = half.linear

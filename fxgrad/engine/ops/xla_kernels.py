@@ -169,7 +169,7 @@ def poisson(keys: Any, rate: Any, dtype: DType) -> Any:
     def draw(key: Any, rate: Any) -> Any:
         are_many = rate >= 1e4
         few = jax.random.poisson(key, jax.numpy.where(are_many, 1.0, rate), rate.shape, dtype)
-        whole, most = jax.numpy.floor(rate), np.iinfo(dtype).max
+        whole, most = jax.numpy.floor(rate), np.asarray(np.iinfo(dtype).max, dtype)
         apart = _many(key, rate - whole, jax.numpy.where(are_many, rate, 1.0), 1.0, 1.0)
         # The sum is that of integers: numbers of float32 have 24 bits.
         base, gap = whole.astype(dtype), abs(apart).astype(dtype)

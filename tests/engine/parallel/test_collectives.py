@@ -273,6 +273,20 @@ def test_moves_over_mapped_and_mesh_axes() -> None:
         np.testing.assert_array_equal(fxgrad.jit(on_devices)(x), mapped(x), str(names))
 
 
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
+def test_moves_over_mesh_axes_count_entries_in_the_order_of_the_mesh(names: tuple[str, str]) -> None:
+    """So does jax, whatever the order of the names is."""
+    perm, spec = [(0, 3), (3, 1), (4, 2)], fxgrad.sharding.PartitionSpec(("a", "b"))
+
+    def move(x: Any) -> Any:
+        return collectives.ppermute(x, names, perm), collectives.pshuffle(x, names, [3, 1, 5, 0, 4, 2])
+
+    moved = fxgrad.shard_map(move, mesh=jax.make_mesh((2, 3), ("a", "b")), in_specs=spec, out_specs=spec)
+    x = np.arange(1.0, 7.0)
+    for values in (moved(x), fxgrad.jit(moved)(x)):
+        np.testing.assert_array_equal(values, [[0, 4, 5, 1, 0, 0], x[[3, 1, 5, 0, 4, 2]]])
+
+
 def in_bodies(library: Any, numpy: Any, lax: Any, name: str) -> Callable[[Any], Any]:
     """Functions that have a collective in a program of their own."""
     control = fxgrad.lax if library is fxgrad else jax.lax

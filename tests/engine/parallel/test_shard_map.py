@@ -193,3 +193,27 @@ def test_as_jax(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, each in CASES.items() if each.both])
 def test_as_jax_without_checks(name: str) -> None:
     compare(name, False, TRANSFORMS)
+
+
+@pytest.mark.slow
+def test_gradients_of_a_position_that_values_along_different_axes_depend_on() -> None:
+    """The backward pass computes it again, as its type does not say that it differs."""
+    def mapped(w: Any, x: Any) -> Any:
+        def body(piece: Any) -> Any:
+            start = fxgrad.lax.pcast(fxgrad.lax.axis_index("data"), ("data", "model"), to="varying")
+            loop = fxgrad.lax.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, s[1] * 1.2), (
+                start, fxgrad.lax.pcast(w, ("data", "model"), to="varying")))[1]
+            total = np.sum(np.sin(piece * fxgrad.lax.axis_index("data"))) + np.sum(loop)
+            return fxgrad.lax.psum(total, "data").reshape(1)
+        return fxgrad.shard_map(body, mesh=MESH, in_specs=P("data"), out_specs=P("model"))(x)
+
+    def one_device(w: Any, x: Any) -> Any:
+        total = np.sum(np.sin(x * np.arange(4.0))) + np.sum(w) * np.sum(1.2 ** np.arange(5.0, 1.0, -1.0))
+        return total * np.ones(2)
+
+    def slopes(f: Any) -> Any:
+        return fxgrad.grad(lambda w, x: np.sum(np.sin(f(w, x))), (0, 1))
+
+    w, x = W[0], X[:4, 0]
+    for one, other in zip(slopes(mapped)(w, x), slopes(one_device)(w, x), strict=True):
+        np.testing.assert_allclose(one, other, 1e-12)
