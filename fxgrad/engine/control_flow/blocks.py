@@ -17,7 +17,7 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import CellType, FunctionType, GeneratorType
+from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType
 from typing import Any, NamedTuple, Protocol, Self
 from weakref import WeakSet
 
@@ -49,7 +49,14 @@ from fxgrad.engine.frontend.views import is_view
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
-from fxgrad.engine.user_lines import at_user_line, line_at, running_place, user_line
+from fxgrad.engine.user_lines import (
+    at_user_line,
+    is_library_file,
+    is_user_file,
+    line_at,
+    running_place,
+    user_line,
+)
 from fxgrad.errors import ConcretizationError, ControlFlowError, MutationError
 from fxgrad.numpy.indexing import getitem
 
@@ -703,6 +710,8 @@ def check_method(function: Any) -> None:
         if (probes.get() or _choices.get()) and changes_container(owner, getattr(function, "__name__", "")):
             note_change(owner)
         return
+    if isinstance(owner, np.ndarray) and function.__name__ in _CHANGES_ARRAY:
+        mutable(owner)
     if isinstance(owner, _HOST_RANDOM) and around.repeats:
         raise refuse(f"{function.__name__}() draws numbers on the host inside {around.text}: it would run once, and "
                      "every turn would get the same numbers. Use fxgrad.random with a key, split in each turn")
@@ -712,6 +721,33 @@ def check_method(function: Any) -> None:
                 f"{type(owner).__name__} after it")
         raise refuse(f".{function.__name__}() changes {with_article(type(owner).__name__)} from outside inside "
                      f"{around.text}, which is traced once. {hint}")
+
+
+_CHANGES_ARRAY = {"fill", "sort", "partition", "put", "itemset", "resize", "setfield", "setflags"}
+"""Methods that change an array of NumPy's."""
+
+
+def check_effect(function: Any) -> None:
+    """Raise if a traced block calls a function of Python or of a library without a use for its result: for an effect.
+
+    Functions of the user's are converted, and those of fxgrad's are recorded.
+    """
+    around = block.get()
+    name, owner = getattr(function, "__name__", ""), getattr(function, "__self__", None)
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    is_random = isinstance(owner, _HOST_RANDOM) or str(getattr(function, "__module__", "")).startswith("numpy.random")
+    is_of_library = is_random or type(function) is BuiltinFunctionType or (
+        code is not None and not is_user_file(code.co_filename) and not is_library_file(code.co_filename))
+    if around is None or not is_of_library or id(owner) in around.made or name in _WITHOUT_EFFECT or (
+            changes_container(owner, name) or isinstance(owner, np.ndarray)):
+        return
+    raise refuse(f"{name}() is called for an effect inside {around.text}, which is traced once and may run never or "
+                 "often. Print with print(), which runs with the program, hand a function of your own to "
+                 "fxgrad.debug.callback, or do it after the block, by a value that the block gives")
+
+
+_WITHOUT_EFFECT = {"flush", "collect", "breakpoint", "set_trace"}
+"""Functions that are harmless, or wanted while a function is traced."""
 
 
 def check_next(iterator: Any) -> None:

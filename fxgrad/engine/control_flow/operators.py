@@ -47,6 +47,7 @@ from fxgrad.engine.control_flow.blocks import (
     Thunk,
     attributed,
     block,
+    check_effect,
     check_method,
     check_next,
     depth,
@@ -123,7 +124,7 @@ from fxgrad.engine.user_lines import function_name, is_library_file, is_user_fil
 from fxgrad.lax.bodies import trace_body
 
 __all__ = [
-    "argument", "as_number", "assertion", "attribute",
+    "acted", "argument", "as_number", "assertion", "attribute",
     "attributed", "augmented", "boolean", "called", "changing", "contains", "counted",
     "depth", "ended", "entered", "for_", "forget", "given_back", "if_", "if_expression", "in_try", "index", "is_none",
     "is_same", "is_true", "item", "known", "known_filter", "mutable", "not_", "not_raising", "numbered", "passed",
@@ -306,7 +307,7 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
             return replaced
         if function.__module__ in ("math", "cmath"):
             return function_of_math(function)
-        if function in _CHANGE_FIRST:
+        if function in _CHANGE_FIRST or (type(function.__self__) is np.ufunc and function.__name__ == "at"):
             return functools.partial(_changing_first, function)
         check_method(function)
         if type(function.__self__) is list and hasattr(_ListMethods, function.__name__):
@@ -345,6 +346,14 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
     return function
 
 
+def acted(function: Any, depth: int = 0, *arguments: Argument) -> Any:
+    """Return what to call in a statement that is this call alone: a function of others is called for an effect."""
+    if not (type(function) is BuiltinFunctionType and (
+            function in _BUILTINS or function in _CHANGE_FIRST or type(function.__self__) is np.ufunc)):
+        check_effect(function)
+    return called(function, depth, *arguments)
+
+
 def _changing_first(function: Callable[..., Any], container: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a builtin function that changes the container given first, which the blocks around note or refuse."""
     (attributed if function in (setattr, delattr) else mutable)(container)
@@ -372,6 +381,9 @@ def argument(function: Any, value: Any, name: str) -> Any:
 
 def _call_numpy(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Return `function(*args)` of NumPy; it does not see by itself that a list holds traced numbers."""
+    for changed in (*(args[:1] if function in _CHANGE_FIRST else ()), kwargs.get("out")):
+        if isinstance(changed, np.ndarray):
+            mutable(changed)
     if has_traced_slice(args):
         return call_on_slices(function, *args, **kwargs)
     if len(args) == 1 and not kwargs and is_unknown(args[0]) and args[0].shape and any(
@@ -430,7 +442,8 @@ def _with_converted_functions(function: Any, *args: Any, **kwargs: Any) -> Any:
     if has_traced_slice(args):
         return call_on_slices(function, *args, **kwargs)
     return function(*[converted_callee(arg) if type(arg) is FunctionType else
-                      called(arg) if type(arg) is functools.partial else arg for arg in args], **kwargs)
+                      called(arg) if type(arg) in (functools.partial, BuiltinFunctionType) else arg for arg in args],
+                    **kwargs)
 
 
 _MAX_RECURSION = 5
@@ -761,8 +774,9 @@ _BUILTINS: dict[Any, Any] = {print: printed, len: _len, sum: _sum, min: _minimum
                              sorted: _sorted, isinstance: is_instance, next: _next,
                              iter: lambda *args: fresh(iter(*args)), **FUNCTIONS}
 _CHANGE_FIRST = {heapq.heappush, heapq.heappop, heapq.heapify, heapq.heapreplace, heapq.heappushpop, bisect.insort_left,
-                 bisect.insort_right, operator.setitem, operator.delitem, setattr, delattr}
-"""Functions of Python's that change their first argument."""
+                 bisect.insort_right, operator.setitem, operator.delitem, setattr, delattr, np.copyto, np.fill_diagonal,
+                 np.put, np.place, np.putmask, np.put_along_axis}
+"""Functions of Python's and NumPy's that change their first argument."""
 _FUNCTIONS_OF_NUMPY = (np.ufunc, type(np.concatenate))
 _COPIES = {copy.copy, copy.deepcopy, dataclasses.replace}
 """Functions of libraries whose results are new."""

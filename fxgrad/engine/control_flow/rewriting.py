@@ -767,6 +767,11 @@ class _Rewriter(ast.NodeTransformer):
         both = self._call("boolean", [constant("and", node), pair, thunk(rest)], node)
         return placed(ast.Call(make_lambda([left, right], both), [first, second], []), node)
 
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        if isinstance(node.value, ast.Call):
+            node.value.is_statement = True  # type: ignore[attr-defined]
+        return self.generic_visit(node)
+
     def visit_Call(self, node: ast.Call) -> Any:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and self._parameters:
             node.args = [load("__class__", node), load(self._parameters[0], node)]
@@ -797,7 +802,8 @@ class _Rewriter(ast.NodeTransformer):
             return node
         if lent:
             lent.insert(0, self._depth(node.func))
-        node.func = self._call("called", [self.visit(node.func), *lent], node.func)
+        operator = "acted" if getattr(node, "is_statement", False) else "called"
+        node.func = self._call(operator, [self.visit(node.func), *lent], node.func)
         if callee:
             node.func = placed(ast.NamedExpr(store(callee, node), node.func), node.func)
         return node
