@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.program import PRIMAL, Equation, Program, Variable
-from fxgrad.engine.core.program_properties import memoize
+from fxgrad.engine.core.program_properties import NO_AXES, collective_axes, memoize
 from fxgrad.engine.derivation.derive import derive
 from fxgrad.engine.derivation.effects import outputs_of_effects
 from fxgrad.engine.derivation.simplify import remove_dead_code
@@ -20,6 +20,7 @@ from fxgrad.engine.ops.structural import instantiate_zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.provenance import note_provenance
 from fxgrad.engine.tracing.tape import bind
+from fxgrad.engine.tracing.trace import mesh_in_scope
 from fxgrad.engine.transforms.forward import fill_zeros
 from fxgrad.engine.transforms.linearize import Linearized
 
@@ -41,11 +42,9 @@ def partition(known: Program, count: int, half: Linearized, free: Marks, keep: S
     residuals = known.outputs[count:]
     free_inputs = {var for var, marked in zip(known.inputs, free, strict=True) if marked}
     needed = [atom for atom in dict.fromkeys(residuals) if type(atom) is Variable and atom not in free_inputs]
-    # Positions of devices are computed again: their type does not say that they differ, by which a mesh keeps values.
-    positions = {var for equation in known.equations if equation.primitive.collective and not equation.inputs
-                 for var in equation.outputs}
+    untyped = _untyped_on_mesh(known)  # computed again, since a mesh keeps values by the axes in their types
     saved = [var for var in _with_effects_kept(known, needed, free_inputs, keep(known, needed, free_inputs))
-             if var not in positions]
+             if var not in untyped]
     forward = memoize(known, ("forward half", count, tuple(saved)), lambda: remove_dead_code(Program(
         known.inputs, known.equations, [*known.outputs[:count], *saved], known.captured)))
     linear = half.linear
@@ -71,6 +70,22 @@ def partition(known: Program, count: int, half: Linearized, free: Marks, keep: S
     tangent = derive(known, ("tangent half", tuple(saved), free, wanted, linear), build,
                      [*(var.aval for var in given), *tangent_avals]).program
     return Partition(forward, tangent, saved)
+
+
+def _untyped_on_mesh(program: Program) -> set[Variable]:
+    """Return the values that vary over a mesh axis which their type lacks.
+
+    These are positions of devices, what collectives make of numbers, and what depends on them alone.
+    """
+    mesh, missing = mesh_in_scope(), dict[Any, frozenset[str]]()
+    if mesh is None:
+        return set()
+    for equation in program.equations:
+        axes = NO_AXES.union(*(missing.get(atom, NO_AXES) for atom in equation.inputs))
+        if Variable not in map(type, equation.inputs):
+            axes |= collective_axes(equation.primitive, equation.params) & mesh.names
+        missing.update((var, axes - var.aval.vma) for var in equation.outputs if axes - var.aval.vma)
+    return {*missing}
 
 
 def _with_effects_kept(known: Program, needed: Sequence[Variable], free: set[Variable],

@@ -214,7 +214,7 @@ class Tape:
                avals: Sequence[Aval] | None = None) -> list[Variable]:
         """Record an operation on variables of this tape and literals; `avals` are the outputs' types, if known."""
         if self.varies:
-            atoms = insert_pvary(self.put, primitive, atoms, params, source)
+            atoms = insert_pvary(self.put, primitive, atoms, params, source, self.mesh)
         if self.interned:
             key: Any = (primitive, *atoms, *param_key(primitive, params)) if params else (primitive, *atoms)
             if source is not None and source.scope:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from fxgrad.engine.core.avals import INVARIANT, Literal
 from fxgrad.engine.core.primitive import Primitive
 from fxgrad.engine.core.program import Atom, Source
+from fxgrad.engine.core.program_properties import collective_axes
 
 
 class MeshAxes(NamedTuple):
@@ -28,11 +29,11 @@ class MeshAxes(NamedTuple):
 
 
 def insert_pvary(put: Callable[..., list[Any]], primitive: Primitive, atoms: list[Atom], params: dict[str, Any],
-                 source: Source | None) -> list[Atom]:
+                 source: Source | None, mesh: MeshAxes | None) -> list[Atom]:
     """Return the operands of an operation, with a `pvary` by `put` where one varies over too few mesh axes."""
     return [atom if type(atom) is Literal or atom.aval.vma == vma else
             put(_pvary[0], [atom], {"axis_name": tuple(sorted(vma - atom.aval.vma))}, source)[0]
-            for atom, vma in zip(atoms, _operand_vmas(primitive, atoms, params), strict=True)]
+            for atom, vma in zip(atoms, _operand_vmas(primitive, atoms, params, mesh), strict=True)]
 
 
 _pvary: list[Primitive] = []
@@ -43,17 +44,22 @@ def install_pvary(primitive: Primitive) -> None:
     _pvary.append(primitive)
 
 
-def _operand_vmas(primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any]) -> list[frozenset[str]]:
+def _operand_vmas(primitive: Primitive, atoms: Sequence[Atom], params: dict[str, Any],
+                  mesh: MeshAxes | None) -> list[frozenset[str]]:
     """Return the mesh axes that each operand of an operation must vary over.
 
-    These are all axes that any operand varies over, unless the operation sets the vma itself. Programs in an
-    operation's parameters determine those of its operands.
+    These are all axes that any operand varies over, and those of a collective, unless the operation sets the vma
+    itself. Programs in an operation's parameters determine those of its operands.
     """
     own = [atom.aval.vma for atom in atoms]
     if primitive.sets_vma:
         return own
     if primitive.regions is None:
-        return [INVARIANT.union(*own)] * len(own)
+        over = INVARIANT
+        if primitive.collective and mesh is not None:
+            # Also of a program that was recorded for a varying operand, and is applied to one that does not vary.
+            over = collective_axes(primitive, params) & mesh.names
+        return [over.union(*own)] * len(own)
     for region in primitive.regions(atoms, **params):
         for link, var in zip(region.inputs, region.program.inputs, strict=True):
             if link.place >= 0 and var.aval.vma:

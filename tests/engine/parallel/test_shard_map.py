@@ -217,3 +217,68 @@ def test_gradients_of_a_position_that_values_along_different_axes_depend_on() ->
     w, x = W[0], X[:4, 0]
     for one, other in zip(slopes(mapped)(w, x), slopes(one_device)(w, x), strict=True):
         np.testing.assert_allclose(one, other, 1e-12)
+
+
+def multiples_of(a: Any) -> Any:
+    return np.stack([a, a + a, a + a + a, a + a + a + a])
+
+
+MOVES: dict[str, tuple[Callable[[Any], Any], list[float]]] = {
+    "psum_scatter": (lambda a: fxgrad.lax.psum_scatter(multiples_of(a), "data"), [4, 8, 12, 16]),
+    "all_to_all": (lambda a: fxgrad.lax.all_to_all(multiples_of(a), "data", 0, 0)[1], [1, 2, 3, 4]),
+    "ppermute": (lambda a: fxgrad.lax.ppermute(a, "data", [(0, 1), (1, 3)]), [0, 1, 0, 1]),
+    "groups": (lambda a: fxgrad.lax.psum(a, "data", axis_index_groups=[[0], [1, 2, 3]]), [1, 3, 3, 3]),
+}
+"""Functions of a value that all devices along "data" share, and the multiple of it that each device gets.
+
+They are without numbers, which vary in such a function, and make varying what they meet.
+"""
+
+
+def slopes_of(f: Any) -> Any:
+    return fxgrad.grad(lambda w, x: np.sum(np.sin(f(w, x))), (0, 1))
+
+
+@pytest.mark.parametrize(("name", "run"), [
+    pytest.param(name, run, marks=[pytest.mark.slow] * (run is fxgrad.jit))
+    for name in MOVES for run in (fxgrad.jit, lambda f: f)])
+def test_derivatives_inside_of_what_collectives_make_of_shared_values(name: str, run: Any) -> None:
+    """Without checks functions inside take varying values; their programs run on those that all devices share."""
+    move, multiples = MOVES[name]
+
+    def mapped(w: Any, x: Any) -> Any:
+        def body(piece: Any) -> Any:
+            u = np.tanh(w)
+            value, moved = fxgrad.jvp(lambda a: np.sin(move(a)), (u,), (u * u,))
+            return fxgrad.lax.psum(np.sum(np.sin(piece * moved)) + np.sum(value), ("data", "model")).reshape(1)
+        return fxgrad.shard_map(body, mesh=MESH, in_specs=P("data", "model"), out_specs=P(), check_vma=False)(x)
+
+    def one_device(w: Any, x: Any) -> Any:
+        u, k = np.tanh(w), np.array(multiples)[:, None]
+        return np.sum(np.sin(x * np.cos(k * u) * k * u * u)) + 2 * np.sum(np.sin(k * u)) + np.zeros(1)
+
+    w, x = W[0, 0], X[:4, :2]
+    for one, other in zip(run(slopes_of(mapped))(w, x), slopes_of(one_device)(w, x), strict=True):
+        np.testing.assert_allclose(one, other, 1e-11, 1e-13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_gradients_of_values_that_depend_on_permuted_numbers(check_vma: bool) -> None:
+    """Numbers have no axes, and what a collective makes of them differs nevertheless."""
+    def mapped(w: Any, x: Any) -> Any:
+        def body(piece: Any) -> Any:
+            one = fxgrad.lax.ppermute(1, "data", [(0, 1), (2, 3)])
+            start, slope = (fxgrad.lax.pcast(each, ("data", "model"), to="varying") for each in (one * 5 - 2, w))
+            loop = fxgrad.lax.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, s[1] * 1.2), (start, slope))[1]
+            return fxgrad.lax.psum(np.sum(np.sin(piece)) + np.sum(loop), "data").reshape(1)
+        return fxgrad.shard_map(body, mesh=MESH, in_specs=P("data"), out_specs=P("model"), check_vma=check_vma)(x)
+
+    def one_device(w: Any, x: Any) -> Any:
+        return (np.sum(np.sin(x)) + 2 * np.sum(w) * (1.2 ** 7 + 1.2 ** 2)) * np.ones(2)
+
+    w, x = W[0], X[:4, 0]
+    program, wanted = fxgrad.make_program(mapped)(w, x), slopes_of(one_device)(w, x)
+    for slopes in slopes_of(program)(w, x), fxgrad.jit(slopes_of(program))(w, x):
+        for one, other in zip(slopes, wanted, strict=True):
+            np.testing.assert_allclose(one, other, 1e-12)
