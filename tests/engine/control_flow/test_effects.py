@@ -164,6 +164,18 @@ def test_global_arrays_are_not_changed(function: Any) -> None:
     assert HOST.state() == before
 
 
+def asserted(x: Any) -> Any:
+    if x > 0:
+        np.testing.assert_equal(np.shape(x), ())
+        x = x + 1.0
+    return x
+
+
+@pytest.mark.parametrize("x", [-1.0, 3.0])
+def test_assertions_of_libraries_are_made_while_a_block_is_traced(x: float) -> None:
+    assert fxgrad.jit(python_control_flow(asserted))(x) == asserted(x)
+
+
 def appended_by_map(x: Any) -> Any:
     found: list[float] = []
     if x > 0:
