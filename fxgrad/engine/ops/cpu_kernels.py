@@ -37,12 +37,21 @@ def on_cpus(native: str, many: Callable[..., Any], dtype: Any, few: int = _FEW) 
     return kernel(rule) if dtype == np.float32 else rule
 
 
-def polynomial(lax: Any, z: Any, coefficients: tuple[float, ...]) -> Any:
+def _polynomial(lax: Any, z: Any, coefficients: tuple[float, ...]) -> Any:
     """Return the value of a polynomial; its coefficients begin with that of the highest power."""
     result = lax.full_like(z, coefficients[0])
     for coefficient in coefficients[1:]:
         result = lax.add(lax.mul(result, z), lax.full_like(z, coefficient))
     return result
+
+
+def odd_function(lax: Any, x: Any, above: tuple[float, ...], below: tuple[float, ...] = ()) -> Any:
+    """Return x (1 + x² q(x²)), where q is a polynomial, or a quotient of two."""
+    z = lax.mul(x, x)
+    quotient = _polynomial(lax, z, above)
+    if below:
+        quotient = lax.div(quotient, _polynomial(lax, z, below))
+    return lax.add(lax.mul(x, lax.mul(z, quotient)), x)
 
 
 # --- sin, cos and tan of float32 ----------------------------------------------------------------------------------
@@ -87,17 +96,11 @@ def _quarters(lax: Any, x: Any) -> tuple[Any, Any]:
         return lax.convert_element_type(quarters, np.int32), lax.convert_element_type(angle, np.float32)
 
 
-def _odd(lax: Any, r: Any, coefficients: tuple[float, ...]) -> Any:
-    """Return r + r³ p(r²)."""
-    z = lax.mul(r, r)
-    return lax.add(lax.mul(lax.mul(polynomial(lax, z, coefficients), z), r), r)
-
-
 def _sine_of_quarters(lax: Any, quarters: Any, r: Any) -> Any:
     """Return the sine of so many quarter turns and an angle up to pi / 4."""
     z, one = lax.mul(r, r), lax.full_like(r, 1.0)
-    sine = _odd(lax, r, _SIN)
-    cosine = lax.add(lax.mul(lax.mul(polynomial(lax, z, _COS), z), z),
+    sine = odd_function(lax, r, _SIN)
+    cosine = lax.add(lax.mul(lax.mul(_polynomial(lax, z, _COS), z), z),
                      lax.sub(one, lax.mul(z, lax.full_like(z, 0.5))))
     size = lax.select(_has_bit(lax, quarters, 1), cosine, sine)
     return lax.select(_has_bit(lax, quarters, 2), lax.neg(size), size)
@@ -122,7 +125,7 @@ def _cos(lax: Any, x: Any) -> Any:
 
 def _tan(lax: Any, x: Any) -> Any:
     quarters, r = _quarters(lax, x)
-    tangent = _odd(lax, r, _TAN)
+    tangent = odd_function(lax, r, _TAN)
     turned = lax.div(lax.full_like(r, -1.0), tangent)
     return _itself_if_tiny(lax, x, lax.select(_has_bit(lax, quarters, 1), turned, tangent))
 
@@ -149,7 +152,7 @@ def _log_from(lax: Any, exponent: Any, f: Any, more: Any) -> Any:
     z = lax.mul(s, s)
     half = lax.mul(lax.full_like(f, 0.5), lax.mul(f, f))
     high, low = (lax.mul(exponent, lax.full_like(f, part)) for part in _LN2)
-    series = lax.mul(s, lax.add(half, lax.mul(z, polynomial(lax, z, _LOG))))
+    series = lax.mul(s, lax.add(half, lax.mul(z, _polynomial(lax, z, _LOG))))
     return lax.sub(high, lax.sub(lax.sub(half, lax.add(series, lax.add(low, more))), f))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from fxgrad.engine import dtypes
 from fxgrad.engine.ops.arithmetic import add, div, mul, neg, sub
 from fxgrad.engine.ops.comparison import eq
-from fxgrad.engine.ops.cpu_kernels import cos_xla, polynomial, sin_xla, tan_xla
+from fxgrad.engine.ops.cpu_kernels import cos_xla, odd_function, sin_xla, tan_xla
 from fxgrad.engine.ops.exponential import rsqrt
 from fxgrad.engine.ops.families import by_float32
 from fxgrad.engine.ops.pointwise import align, binary, operation, unary
@@ -47,15 +47,6 @@ _PI_REST = 1.2246467991473532e-16
 """What the nearest float64 is less than pi."""
 
 
-def _odd_function(lax: Any, x: Any, above: tuple[float, ...], below: tuple[float, ...] = ()) -> Any:
-    """Return x (1 + x² q(x²)), where q is a polynomial, or a quotient of two."""
-    z = lax.mul(x, x)
-    quotient = polynomial(lax, z, above)
-    if below:
-        quotient = lax.div(quotient, polynomial(lax, z, below))
-    return lax.add(lax.mul(x, lax.mul(z, quotient)), x)
-
-
 def _rest_of_pi(lax: Any, share: float, x: Any) -> Any:
     """Return pi times `share`, a power of 2, less x; the constant has the digits of two numbers."""
     first = x.dtype.type(share * math.pi)
@@ -66,11 +57,11 @@ def _rest_of_pi(lax: Any, share: float, x: Any) -> Any:
 def _atan_of_ratio(lax: Any, t: Any) -> Any:
     """Return atan(t) of t from 0 to 1."""
     if t.dtype != np.float64:
-        return _odd_function(lax, t, *_ATAN)
+        return odd_function(lax, t, *_ATAN)
     one = lax.full_like(t, 1.0)
     far = lax.gt(t, lax.full_like(t, 0.66))
     turned = lax.div(lax.sub(one, t), lax.add(one, t))
-    angle = _odd_function(lax, lax.select(far, turned, t), *_WIDE_ATAN)
+    angle = odd_function(lax, lax.select(far, turned, t), *_WIDE_ATAN)
     return lax.select(far, _rest_of_pi(lax, 0.25, angle), angle)
 
 
@@ -98,7 +89,7 @@ def _asin_of_half(lax: Any, x: Any) -> tuple[Any, Any]:
     half, size = lax.full_like(x, 0.5), lax.abs(x)
     far = lax.gt(size, half)
     rest = lax.sqrt(lax.mul(half, lax.sub(lax.full_like(x, 1.0), size)))
-    return far, _odd_function(lax, lax.select(far, rest, x), *(_WIDE_ASIN if x.dtype == np.float64 else _ASIN))
+    return far, odd_function(lax, lax.select(far, rest, x), *(_WIDE_ASIN if x.dtype == np.float64 else _ASIN))
 
 
 def _asin_xla(lax: Any, x: Any) -> Any:
