@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad.engine import dtypes
 from fxgrad.engine.core.avals import Aval, Shape
 from fxgrad.engine.core.sizes import has_symbolic_dim
 from fxgrad.engine.frontend.flat import trace_flat
@@ -180,15 +181,9 @@ def apply_update(x: Any, index: Any, combine: str, values: Any, *, mode: str | N
     x = as_array_operand(x)
     if not wrap_negative_indices:
         index = without_negatives("x[...]", index, mode)
-    # A mask of unknown value can still select where one number is written.
-    if (type(index) is Tracer and index.shape and index.dtype == np.bool_ and index.tape.concrete_value(index) is None
-            and not shape_of(operand(values))):
-        shape = shape_of(x)
-        if shape_of(index) != shape[:index.ndim]:
-            raise IndexingError(at_user_line(
-                f"x.at[mask]: a mask of shape {index.shape} for an array of shape {shape}"))
-        mask = reshape(index, (*index.shape, *[1] * (len(shape) - index.ndim)))
-        return where(mask, _COMBINED[combine](x, _as_values(operand(values), aval_of(x))), x)
+    entries = index if isinstance(index, tuple) else (index,)
+    if sum(map(is_unknown_mask, entries)) == 1 and all(map(_is_beside_mask, entries)):
+        return _update_where(x, entries, combine, _as_values(operand(values), aval_of(x)), mode)
     plan = plan_index(shape_of(x), index, mode)
     values = _as_values(operand(values), aval_of(x))
     if plan.is_basic():
@@ -206,6 +201,73 @@ def apply_update(x: Any, index: Any, combine: str, values: Any, *, mode: str | N
 _COMBINED: dict[str, Callable[[Any, Any], Any]] = {
     "set": lambda x, value: value, "add": add.function, "sub": subtract.function, "mul": multiply.function,
     "min": minimum.function, "max": maximum.function}
+
+
+def is_unknown_mask(entry: Any) -> bool:
+    """Return whether an entry of an index is a mask of unknown value: how many elements it selects is not known."""
+    return (type(entry) is Tracer and bool(entry.shape) and entry.dtype == np.bool_
+            and entry.tape.concrete_value(entry) is None)
+
+
+def _is_beside_mask(entry: Any) -> bool:
+    """Return whether an entry of an index with such a mask is the mask, a slice, `...` or one integer."""
+    if isinstance(entry, slice) or entry is Ellipsis or is_unknown_mask(entry):
+        return True
+    return entry is not None and not isinstance(entry, bool | np.bool_) and not shape_of(operand(entry)) and (
+        dtypes.kind_of(aval_of(operand(entry)).dtype) in "iu")
+
+
+def _update_where(x: Any, entries: tuple[Any, ...], combine: str, values: Any, mode: str | None) -> Any:
+    """Return `x` with values combined where a mask of unknown value is true, each of which goes to all its places.
+
+    The part that the other entries select is combined as a whole, and the mask chooses among its elements.
+    """
+    at = next(number for number, entry in enumerate(entries) if is_unknown_mask(entry))
+    mask = entries[at]
+    around = (*entries[:at], *[slice(None)] * mask.ndim, *entries[at + 1:])
+    missing = len(shape_of(x)) - sum(entry is not Ellipsis for entry in around)
+    if missing < 0:
+        raise IndexingError(at_user_line(f"x.at[mask]: a mask of shape {mask.shape} for an array of shape "
+                                         f"{shape_of(x)}"))
+    dots = next((number for number, entry in enumerate(around) if entry is Ellipsis), len(around))
+    first = at if at <= dots else at + missing - 1  # of the axes of the mask
+    around = (*around[:dots], *[slice(None)] * missing, *around[dots + 1:])
+    part = x if all(isinstance(entry, slice) and entry == slice(None) for entry in around) else getitem(x, around, mode)
+    kept = [number for number, entry in enumerate(around) if isinstance(entry, slice)]
+    axis = kept.index(first)
+    shape = shape_of(part)
+    if shape[axis:axis + mask.ndim] != mask.shape:
+        raise IndexingError(at_user_line(f"x.at[mask]: a mask of shape {mask.shape} for an array of shape "
+                                         f"{shape_of(x)}"))
+    # In NumPy's result the elements that the mask selects are one axis, the first if a slice parts it from an integer.
+    arrays = [number for number, entry in enumerate(around)
+              if not isinstance(entry, slice) or first <= number < first + mask.ndim]
+    place = axis if arrays == [*range(arrays[0], arrays[-1] + 1)] else 0
+    rest = (*shape[:axis], *shape[axis + mask.ndim:])
+    values = _beside(values, place, rest, mask)
+    values = reshape(values, (*shape_of(values)[:axis], *[1] * mask.ndim, *shape_of(values)[axis:]))
+    mask = reshape(mask, (*[1] * axis, *mask.shape, *[1] * (len(rest) - axis)))
+    # Elements that stay must not make NaNs in derivatives: 0 times inf.
+    old = where(mask, part, np.ones((), aval_of(part).dtype)) if combine == "mul" else part
+    changed = where(mask, _COMBINED[combine](old, values), part)
+    return changed if part is x else apply_update(x, around, "set", changed, mode=mode)
+
+
+def _beside(values: Any, place: int, rest: Shape, mask: Any) -> Any:
+    """Return values with one size for each axis beside those of the mask; raise if they differ along the latter."""
+    shape = shape_of(values)
+    surplus = len(shape) - len(rest) - 1
+    if surplus > 0 and set(shape[:surplus]) == {1}:
+        shape, surplus = shape[surplus:], 0
+    whole = (*[1] * -surplus, *shape)
+    beside = (*whole[:place], *whole[place + 1:])
+    if surplus > 0 or whole[place] != 1 or any(
+            size not in (1, other) for size, other in zip(beside, rest, strict=True)):
+        raise ShapeError(at_user_line(
+            f"x.at[mask]: values of shape {shape_of(values)} for a mask of shape {mask.shape} that is traced, so that "
+            f"how many elements it selects is not known. Values for all of them must broadcast to {rest}; to choose "
+            "among arrays of the shape of x, write fxgrad.numpy.where(mask, values, x)"))
+    return reshape(values, beside)
 
 
 def _as_values(values: Any, aval: Any) -> Any:

@@ -297,6 +297,60 @@ def test_updates_at_a_mask_of_unknown_value_by_one_number(method: str, axes: int
     np.testing.assert_allclose(fxgrad.jit(fxgrad.grad(energy))(x, chosen), fxgrad.grad(energy)(x, chosen), rtol=1e-12)
 
 
+_ALL = slice(None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("masked", "index", "shape"), [
+    ((0,), ("mask",), (4,)), ((0,), ("mask", 1), (4,)), ((0,), ("mask", ..., 1), (2,)),
+    ((0,), ("mask", _ALL, -1), (2,)),
+    ((2,), (1, _ALL, "mask"), (2,)), ((2,), (_ALL, 1, "mask"), (3, 1)), ((0, 1), ("mask", 1), ()),
+    ((1, 2), (1, "mask"), (1,)), ((1, 2), (_ALL, "mask"), (3, 1)), ((2,), (..., "mask"), (2, 1)),
+    ((0,), ("mask", slice(None, None, -1), 2), (2,)), ((1, 2), (slice(0, 2), "mask"), (2, 1)),
+    ((2,), ("number", _ALL, "mask"), (1, 2)), ((1,), ("number", "mask"), (4,)), ((0,), ("mask", -1, "number"), ())],
+    ids=str)
+@pytest.mark.parametrize("method", ["set", "add", "multiply"])
+def test_updates_at_a_mask_of_unknown_value_beside_other_entries(
+        masked: tuple[int, ...], index: tuple[Any, ...], shape: tuple[int, ...], method: str) -> None:
+    rng = np.random.default_rng(0)
+    x, values = rng.normal(size=(3, 2, 4)), rng.normal(size=shape)
+    mask, number = rng.random([x.shape[axis] for axis in masked]) > 0.4, np.int32(-2)
+
+    def update(x: Any, mask: Any, number: Any, values: Any) -> Any:
+        entries = tuple({"mask": mask, "number": number}.get(each, each) if isinstance(each, str) else each
+                        for each in index)
+        return getattr(fnp.at(x)[entries], method)(values)
+    args = (x, mask, number, values)
+    expected = update(*args)  # the value of the mask is known here
+    np.testing.assert_allclose(fxgrad.jit(update)(*args), expected, rtol=1e-12)
+    batched = fxgrad.vmap(update)(*fxgrad.tree.map(lambda each: np.asarray(each)[None], args))
+    np.testing.assert_allclose(batched[0], expected, rtol=1e-12)
+    if masked != (0, 1) or method == "set":
+        plain = x.copy()
+        entries = tuple({"mask": mask, "number": number}.get(each, each) if isinstance(each, str) else each
+                        for each in index)
+        plain[entries] = {"set": values, "add": plain[entries] + values, "multiply": plain[entries] * values}[method]
+        np.testing.assert_allclose(expected, plain, rtol=1e-12)
+
+
+def test_elements_that_a_traced_mask_leaves_out_make_no_nan() -> None:
+    def scaled(factor: Any, x: Any, mask: Any) -> Any:
+        return np.sum(np.where(mask, fnp.at(x)[mask].multiply(factor), 0.0))
+    x, mask = np.array([np.inf, 2.0, np.nan]), np.array([False, True, False])
+    np.testing.assert_allclose(fxgrad.jit(fxgrad.grad(scaled))(3.0, x, mask), 2.0)
+
+
+def test_values_for_a_mask_of_unknown_value_are_the_same_for_all_that_it_selects() -> None:
+    def update(x: Any, mask: Any) -> Any:
+        return fnp.at(x)[mask, 1].set(np.arange(3.0))
+    with pytest.raises(ShapeError) as raised:
+        fxgrad.jit(update)(np.ones((3, 2)), np.ones(3, bool))
+    assert str(raised.value).partition("\n")[0] == (
+        "x.at[mask]: values of shape (3,) for a mask of shape (3,) that is traced, so that how many elements it "
+        "selects is not known. Values for all of them must broadcast to (); to choose among arrays of the shape of x, "
+        "write fxgrad.numpy.where(mask, values, x)")
+
+
 def test_a_mask_of_unknown_value_must_fit() -> None:
     with pytest.raises(IndexingError, match=r"x\.at\[mask\]: a mask of shape \(3,\) for an array of shape \(2, 3\)"):
         fxgrad.jit(lambda x, m: x.at[m].set(1.0))(np.ones((2, 3)), np.ones(3, bool))

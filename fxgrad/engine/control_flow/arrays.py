@@ -41,7 +41,16 @@ from fxgrad.engine.control_flow.ownership import (
     is_carried,
     is_sole,
 )
-from fxgrad.engine.control_flow.slices import TracedSlice, aligned, is_temporary, item, mask_of, refuse_chosen_places
+from fxgrad.engine.control_flow.slices import (
+    TracedSlice,
+    aligned,
+    are_places,
+    is_temporary,
+    item,
+    mask_of,
+    places_and_values,
+    refuse_chosen_places,
+)
 from fxgrad.engine.control_flow.structures import OptionalValue, as_elements, is_record
 from fxgrad.engine.control_flow.variables import note_names
 from fxgrad.engine.core.arrays import Array
@@ -225,8 +234,9 @@ class ArrayItems(Place):
         return _Operand(fnp.where(mask, array, one), mask, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        mask = None
-        refuse_chosen_places(index)
+        mask, chosen = None, are_places(index)
+        if not chosen:
+            refuse_chosen_places(index)
         if type(value) is _Operand:
             value, mask = value.elements, value.mask
         if is_temporary(value):
@@ -268,11 +278,13 @@ class ArrayItems(Place):
                 others, then = "the caller, another name or a view", f", and return {name}"
             raise refuse(f"{name}[...] = v changes the array of `{name}`, which {others} has too and would see change "
                          f"in NumPy. Write {name} = {name}.copy() before{then}")
-        if mask is None and (has_unknown_bound(index) or type(value) is TracedSlice):
+        if chosen:
+            index, value = places_and_values(self._cell.cell_contents, index, value)
+        elif mask is None and (has_unknown_bound(index) or type(value) is TracedSlice):
             mask, value = _everywhere(self._cell.cell_contents, index, value)
         if mask is not None:
             index, value = ..., _where(mask, value, self._cell.cell_contents)
-        self._cell.cell_contents = _updated(self._cell.cell_contents, index, value)
+        self._cell.cell_contents = _updated(self._cell.cell_contents, index, value, "drop" if chosen else None)
         if self._name.replace(".", "").isidentifier():
             note_names({self._name: self._cell.cell_contents}, [self._cell.cell_contents])
 
@@ -552,8 +564,8 @@ def _has_tracer(value: Any) -> bool:
         (value.start, value.stop, value.step) if isinstance(value, slice) else value)))
 
 
-def _updated(array: Any, index: Any, value: Any) -> Any:
-    """Return a copy of an array in which `x[index]` is the value, as NumPy stores it."""
+def _updated(array: Any, index: Any, value: Any, mode: str | None = None) -> Any:
+    """Return a copy of an array in which `x[index]` is the value, as NumPy stores it; `mode` is that of `x.at`."""
     value = operand(value)
     dtype = aval_of(array).dtype
     if dtypes.is_complex(aval_of(value).dtype) and not dtypes.is_complex(dtype):
@@ -564,7 +576,7 @@ def _updated(array: Any, index: Any, value: Any) -> Any:
     shape = np.shape(value)
     while len(shape) > 1 and shape[0] == 1:  # NumPy leaves out leading axes
         value, shape = value[0], shape[1:]
-    return place.set(value)
+    return place.set(value, mode=mode)
 
 
 class _Operand:
@@ -581,13 +593,11 @@ class _Operand:
         if isinstance(self.elements, np.ndarray) and not _has_tracer(value):
             self.elements = getattr(operator, name)(self.elements.copy(), value)
             return self
-        if type(value) is TracedSlice or (has_unknown_bound(self._index) and np.shape(value)):
+        if type(value) is TracedSlice or (
+                (has_unknown_bound(self._index) or self.mask is not None) and np.shape(value)):
             if self.mask is None:
                 raise refuse("a slice of known length is changed by one with a traced bound. Write x[a:b] = x[a:b] + v")
             value = aligned(self.elements, self._index, value)
-        elif self.mask is not None and np.shape(value):
-            raise refuse("x[mask] is changed by an array, and the mask or a bound is traced, so the number of elements "
-                         "is not known. Write x = fxgrad.numpy.where(mask, ..., x)")
         dtype, self.elements = self.elements.dtype, _PLAIN[name](self.elements, value)
         if not np.can_cast(self.elements.dtype, dtype, "same_kind"):
             raise DTypeError(at_user_line(

@@ -8,6 +8,7 @@ rows.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -37,15 +38,17 @@ from fxgrad.engine.tracing.tracer import Tracer
 
 def item(container: Any, index: Any) -> Any:
     """Return `container[index]`, which may be traced; a slice with traced bounds, or a mask, gives a `TracedSlice`."""
-    if _is_mask(index) and (isinstance(container, np.ndarray) or type(container) is Tracer):
-        return chosen_rows(container, index)
-    if _are_places(index) and (isinstance(container, np.ndarray) or type(container) is Tracer):
-        return _rows_at(container, index)
+    if type(container) is TracedSlice:
+        return container[index]
+    if isinstance(container, np.ndarray) or type(container) is Tracer:
+        if are_places(index):
+            return _rows_at(container, index)
+        part, mask = _split_mask(index)
+        if mask is not None:
+            return chosen_rows(container if part is None else blocks.item(container, part), mask)
     refuse_chosen_places(index)
     if type(index) not in (slice, tuple) or not has_unknown_bound(index):
         return blocks.item(container, index)
-    if type(container) is TracedSlice:
-        return container[index]
     if isinstance(container, np.ndarray) or (type(container) is Tracer and container.shape):
         return _read(container, index)
     raise refuse_bound()
@@ -58,7 +61,7 @@ def refuse_chosen_places(index: Any) -> None:
                      "the places in a loop, for i in np.nonzero(mask)[0]")
 
 
-def _are_places(index: Any) -> bool:
+def are_places(index: Any) -> bool:
     """Return whether an index has arrays of places of one traced length, as `np.nonzero(mask)` gives, and numbers."""
     entries = index if isinstance(index, tuple) else (index,)
     places = [each for each in entries if type(each) is TracedSlice]
@@ -76,8 +79,50 @@ def _rows_at(array: Any, index: Any) -> TracedSlice:
     return TracedSlice(rows, places.length, places.key)
 
 
+def places_and_values(array: Any, index: Any, value: Any) -> tuple[Any, Any]:
+    """Return an index and a value to store at places of a traced length; places out of range stand for no place.
+
+    A check of the program compares the lengths.
+    """
+    shape = shape_of(array)
+    entries = index if isinstance(index, tuple) else (index,)
+    places = next(each for each in entries if type(each) is TracedSlice)
+    size = places.values.shape[0]
+    if type(value) is TracedSlice:
+        value = value.values[:size] if value.key == places.key else value.broadcast(places.length, size)
+        size = min(size, value.shape[0])
+    elif len(np.shape(value)) > len(shape) - len(entries) and np.shape(value)[0] != 1:
+        _check_lengths(places.length, np.shape(value)[0])
+        value = as_elements(value)[np.minimum(np.arange(size), np.shape(value)[0] - 1)]
+    return tuple(each.astype("int64").filled(shape[axis])[:size] if type(each) is TracedSlice else each
+                 for axis, each in enumerate(entries)), value
+
+
 def _is_mask(index: Any) -> bool:
     return type(index) is Tracer and is_unknown(index) and bool(index.shape) and index.dtype == dtypes.bool_
+
+
+def has_mask(index: Any) -> bool:
+    """Return whether an index is a traced mask, or has one among its entries."""
+    return any(map(_is_mask, index)) if type(index) is tuple else _is_mask(index)
+
+
+def _split_mask(index: Any) -> tuple[Any, Any]:
+    """Return `part` and `mask`, such that `x[part][mask]` is `x[index]`; no part for all of `x`, else (None, None).
+
+    The mask stands before the slices: the axis of the elements that it selects is the first of the result.
+    """
+    if type(index) is not tuple:
+        return None, (index if _is_mask(index) else None)
+    if not has_mask(index) or has_unknown_bound(index) or has_traced_slice(index):
+        return None, None
+    has_axes = [isinstance(each, slice) or each is None or each is Ellipsis or bool(np.shape(each)) for each in index]
+    at = has_axes.index(True)
+    if not _is_mask(index[at]) or any(
+            each is not Ellipsis and each is not None and np.shape(each) for each in index[at + 1:]):
+        return None, None
+    mask = index[at]
+    return (*index[:at], *[slice(None)] * mask.ndim, *index[at + 1:]), mask
 
 
 def _check_mask(mask: Any, shape: Sequence[int]) -> None:
@@ -112,10 +157,14 @@ def _mask_key(mask: Any) -> Any:
 def mask_of(array: Any, index: Any) -> Any:
     """Return which elements an index selects if their number is unknown: by a mask, or a slice; None otherwise."""
     shape = shape_of(array)
+    if are_places(index):
+        return None
     refuse_chosen_places(index)
     if _is_mask(index):
         _check_mask(index, shape)
         return fnp.reshape(index, (*index.shape, *[1] * (len(shape) - index.ndim)))
+    if has_mask(index):
+        return fnp.at(np.zeros(shape, bool))[index].set(True)
     if not has_unknown_bound(index):
         return None
     mask = None
@@ -137,11 +186,15 @@ def aligned(array: Any, index: Any, value: Any) -> Any:
     if type(value) is not TracedSlice and not np.shape(value):
         return value
     shape = shape_of(array)
-    if type(value) is TracedSlice and _is_mask(index):
-        place = fnp.clip(fnp.cumsum(fnp.ravel(index)) - 1, 0, max(value.values.shape[0] - 1, 0))
-        if value.key != _mask_key(index):
-            place = _places_of_length(place, fnp.sum(index), value.length)
-        return fnp.reshape(value.values[place], (*index.shape, *value.values.shape[1:]))
+    part, mask = _split_mask(index)
+    if type(value) is TracedSlice and mask is not None:
+        place = fnp.clip(fnp.cumsum(fnp.ravel(mask)) - 1, 0, max(value.values.shape[0] - 1, 0))
+        if value.key != _mask_key(mask):
+            place = _places_of_length(place, fnp.sum(mask), value.length)
+        rows = fnp.reshape(value.values[place], (*mask.shape, *value.values.shape[1:]))
+        return rows if part is None else fnp.at(np.zeros(shape, value.dtype))[part].set(rows)
+    if has_mask(index):  # the elements that stay must not make NaNs
+        return fnp.at(np.ones(shape, fnp.asarray(value).dtype))[index].set(value)
     entries = _entries(index, shape)
     sliced = [axis for axis, entry in enumerate(entries) if isinstance(entry, slice)]
     values = value.values if type(value) is TracedSlice else as_elements(value)
@@ -334,18 +387,32 @@ class TracedSlice(UnknownLength):
         raise refuse_bound()
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            start, length, step = _bounds(index, self.length)
-            most = self.values.shape[0] - 1
-            return TracedSlice(self.values[fnp.clip(start + step * np.arange(most + 1), 0, most)], length, (
-                self.key, _key(index, None)), [self.values])
         first, rest = (index[0], index[1:]) if isinstance(index, tuple) else (index, ())
-        if isinstance(first, slice) or np.shape(first) or first is None or first is Ellipsis:
+        if isinstance(first, slice):
+            rows = self if first == slice(None) else self._rows(first)
+            return rows if not rest else TracedSlice(
+                blocks.item(rows.values, (slice(None), *rest)), rows.length, rows.key, [self.values])
+        if first is None or first is Ellipsis or has_mask(first):
             raise refuse_bound()
-        place = fnp.where(fnp.less(first, 0), first + self.length, first)
-        check(fnp.greater_equal(place, 0) & fnp.less(place, self.length), "index {} is out of bounds for a slice with "
-              "{} elements", first, self.length)
-        return self.values[(fnp.clip(place, 0, self.values.shape[0] - 1), *rest)]
+        if type(first) is TracedSlice and first.dtype == dtypes.bool_ and first.key == self.key and not rest:
+            return chosen_rows(self.values, first.filled(False))
+        is_span = type(first) is TracedSlice
+        numbers = first.filled(0) if is_span else fnp.asarray(first)
+        if dtypes.kind_of(numbers.dtype) not in "iu":
+            raise refuse_bound()
+        places = fnp.where(fnp.less(numbers, 0), numbers + self.length, numbers)
+        is_inside = fnp.greater_equal(places, 0) & fnp.less(places, self.length)
+        if is_span:
+            is_inside |= fnp.greater_equal(np.arange(numbers.shape[0]), first.length)
+        check(is_inside, "index {} is out of bounds for a slice with {} elements", numbers, self.length)
+        found = self.values[(fnp.clip(places, 0, self.values.shape[0] - 1), *rest)]
+        return TracedSlice(found, first.length, first.key) if is_span else found
+
+    def _rows(self, part: slice) -> TracedSlice:
+        start, length, step = _bounds(part, self.length)
+        most = self.values.shape[0] - 1
+        return TracedSlice(self.values[fnp.clip(start + step * np.arange(most + 1), 0, most)], length, (
+            self.key, _key(part, None)), [self.values])
 
     def __setitem__(self, *_: object) -> None:
         raise refuse("a slice with a traced bound changes in place. Write x[a:b] = v or x[i] = v on the array; give "
@@ -398,17 +465,31 @@ class TracedSlice(UnknownLength):
     def _check_not_empty(self, name: str) -> None:
         check(fnp.greater(self.length, 0), f"{name} of a slice without elements")
 
-    def _reduce(self, function: Any, neutral: Callable[[Any], Any], axis: Any = None, **options: Any) -> Any:
-        """Reduce the rows, or all elements; the others have the number that is neutral for the dtype."""
+    def _reduce(self, function: Any, neutral: Callable[[Any], Any], axis: Any = None, keepdims: bool = False,
+                **options: Any) -> Any:
+        """Reduce elements along axes, by default all; rows that do not count have the dtype's neutral number."""
         name = function.__name__
         if options:
             raise _unsupported(f"{name} with {', '.join(sorted(options))}=")
-        if axis is not None and axis not in (0, -self.ndim):
-            raise _unsupported("a reduction over another axis than the first")
         if neutral in (_least, _greatest):
             self._check_ordered(name)
+        axes = self.axes(axis)
+        if 0 not in axes:
+            return TracedSlice(function(self.values, axis=axes, keepdims=keepdims), self.length, self.key)
+        if neutral in (_least, _greatest):
             self._check_not_empty(name)
-        return function(self.filled(neutral(self.dtype)), axis=None if axis is None else 0)
+        return function(self.filled(neutral(self.dtype)), axis=axes, keepdims=keepdims)
+
+    def axes(self, axis: Any) -> tuple[int, ...]:
+        """Return the axes that a reduction is over."""
+        if axis is None:
+            return tuple(range(self.ndim))
+        return np.lib.array_utils.normalize_axis_tuple(axis, self.ndim)
+
+    def _count(self, axis: Any) -> Any:
+        """Return how many elements a reduction is over."""
+        axes = self.axes(axis)
+        return math.prod(self.values.shape[each] for each in axes if each) * (self.length if 0 in axes else 1)
 
     sum = partialmethod(_reduce, np.sum, lambda _: 0)
     prod = partialmethod(_reduce, np.prod, lambda _: 1)
@@ -418,18 +499,25 @@ class TracedSlice(UnknownLength):
     min = partialmethod(_reduce, np.min, _greatest)
 
     def mean(self, axis: Any = None, **options: Any) -> Any:
-        """Return the mean over all rows, or all elements."""
-        return self.sum(axis, **options) / (self.size if axis is None else self.length)
+        """Return the mean of elements along axes, by default of all."""
+        return self.sum(axis, **options) / self._count(axis)
 
     def var(self, axis: Any = None, ddof: Any = 0, **options: Any) -> Any:
-        """Return the variance over all rows, or all elements."""
-        apart = self - self.mean(axis, **options)
+        """Return the variance of elements along axes, by default of all."""
+        apart = self - self.mean(axis, keepdims=True)
         square = np.real(apart * apart.conj()) if dtypes.is_complex(self.dtype) else apart * apart
-        return square.sum(axis) / ((self.size if axis is None else self.length) - ddof)
+        return square.sum(axis, **options) / (self._count(axis) - ddof)
 
-    def std(self, axis: Any = None, **options: Any) -> Any:
-        """Return the standard deviation over all rows, or all elements."""
-        return fnp.sqrt(self.var(axis, **options))
+    def std(self, axis: Any = None, ddof: Any = 0, **options: Any) -> Any:
+        """Return the standard deviation of elements along axes, by default of all."""
+        return fnp.sqrt(self.var(axis, ddof, **options))
+
+    def median(self) -> Any:
+        """Return the median of the elements."""
+        self._check_flat("median")
+        rows = self.sorted().values
+        middle = (rows[(self.length - 1) // 2] + rows[self.length // 2]) / 2
+        return fnp.where(fnp.any(fnp.isnan(self.values)), np.nan, middle)
 
     def conj(self) -> TracedSlice:
         """Return the complex conjugates."""
@@ -464,6 +552,12 @@ class TracedSlice(UnknownLength):
         self._check_ordered("sort")
         last = np.nan if dtypes.kind_of(self.dtype) == "f" else _greatest(self.dtype)
         return TracedSlice(fnp.sort(self.filled(last), axis=0), self.length, self.key)
+
+    def argsort(self) -> TracedSlice:
+        """Return the places of the elements in order."""
+        self._check_ordered("argsort")
+        last = np.nan if dtypes.kind_of(self.dtype) == "f" else _greatest(self.dtype)
+        return TracedSlice(fnp.argsort(self.filled(last), axis=0, stable=True), self.length, self.key)
 
     def dot(self, other: Any) -> Any:
         """Return the product with an array, or another slice."""
@@ -574,8 +668,12 @@ def call(function: Any, *args: Any, **kwargs: Any) -> Any:
     if type(first) is not TracedSlice:
         raise _unsupported(name)
     if name in ("sum", "prod", "mean", "var", "std", "any", "all", "max", "min", "amax", "amin", "argmax", "argmin",
-                "copy"):
+                "copy", "median", "argsort"):
         return getattr(first, name.removeprefix("a") if name in ("amax", "amin") else name)(*args[1:], **kwargs)
+    if name == "norm" and (first.ndim == 1 or kwargs.keys() == {"axis"}) and len(args) == 1:
+        axis = kwargs.get("axis", 0)
+        found = function(first.filled(0), axis=axis)
+        return TracedSlice(found, first.length, first.key) if 0 not in first.axes(axis) else found
     if len(args) > 1 or kwargs:
         raise _unsupported(f"{name} with these arguments")
     if name == "sort":
@@ -586,8 +684,8 @@ def call(function: Any, *args: Any, **kwargs: Any) -> Any:
         return first[::-1]
     if name == "size":
         return first.size
-    if name == "norm" and first.ndim == 1:
-        return function(first.filled(0))
+    if name == "count_nonzero":
+        return TracedSlice.elementwise(operator.ne, first, 0).sum()
     raise _unsupported(name)
 
 

@@ -363,19 +363,6 @@ def sorted_complex_numbers(x, n):
     return np.sort(a[:n])[0].real  # here
 
 
-def places_of_places(x, n):
-    a = np.arange(8.0) * x
-    places = np.nonzero(a > n)[0]
-    return places[a[places] > 3].sum()  # here
-
-
-def places_as_an_index(x, n):
-    a = np.arange(8.0) * x
-    places = np.nonzero(a > n)[0]
-    a[places] = 0.0  # here
-    return a
-
-
 def slice_in_array(x, n):
     a = np.arange(8.0) * x
     return a[:n] in a  # here
@@ -423,8 +410,6 @@ _CHANGES = ("a slice with a traced bound changes in place. Write x[a:b] = v or x
             "the array and the bounds")
 _OTHERS = ("a[...] = v changes the array of `a`, which another name, a container or a view has too and would see "
            "change in NumPy. Write a = a.copy() before")
-_PLACES = ("an index is an array whose length is traced, as of np.nonzero(mask). Write x[mask], or go over the places "
-           "in a loop, for i in np.nonzero(mask)[0]")
 _LOOP = "does not take a slice with a traced bound, whose length is not known. Go over the items in a loop with an `if`"
 
 
@@ -440,7 +425,6 @@ _LOOP = "does not take a slice with a traced bound, whose length is not known. G
     (stacked_slices, f"stack {_LOOP}"),
     (greatest_complex_number, f"max of complex numbers {_LOOP}"),
     (sorted_complex_numbers, f"sort of complex numbers {_LOOP}"),
-    (places_as_an_index, _PLACES), (places_of_places, _PLACES),
     (slice_in_array, ("`x[a:b] in y` has a traced bound, and compares element by element. Write np.any(y == x[a:b]), "
                       "or go over the places of y in a loop")),
     (slice_on_one_side, (
