@@ -17,20 +17,9 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
-from fxgrad.engine.control_flow import blocks
-from fxgrad.engine.control_flow.blocks import (
-    ListItems,
-    Place,
-    Shared,
-    block,
-    count_marks,
-    has_unknown_bound,
-    is_unknown,
-    loans,
-    mutable,
-    note_array_change,
-    refuse,
-)
+from fxgrad.engine.control_flow.aliases import ASSIGNED, Shared, count_marks, loans, note_array_change
+from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
+from fxgrad.engine.control_flow.items import ListItems, Place, has_unknown_bound, mutable, select_place
 from fxgrad.engine.control_flow.ownership import (
     Item,
     Slot,
@@ -119,7 +108,7 @@ def place(container: Any, index: Any, name: str) -> Any:
     if type(container) is tuple and not is_unknown(index) and type(container[index]) is Tracer:
         raise refuse(f"{name}[...] = v changes an array in a tuple, which cannot get another array in its place. Give "
                      "the array a name, or a parameter, of its own; or keep it in a list that the function makes")
-    return blocks.place(container, index)
+    return select_place(container, index)
 
 
 def attribute(owner: Any, getter: FunctionType, name: str) -> Any:
@@ -201,18 +190,6 @@ def augmented(variable: FunctionType, name: str, value: Any) -> None:
         hold_copy(cell, cell.cell_contents)
 
 
-class _Probe:
-    """Counts the references to a value that is assigned, and that nothing else has."""
-
-    def __setitem__(self, _: Any, value: Any) -> None:
-        self.seen = sys.getrefcount(value)
-
-
-_probe = _Probe()
-_probe[0] = object()
-_ASSIGNED = _probe.seen
-
-
 class ArrayItems(Place):
     """The items of the array that a variable, an item or an attribute has."""
 
@@ -250,9 +227,9 @@ class ArrayItems(Place):
             return
         base = value.base if isinstance(value, np.ndarray) else getattr(
             value.values if type(value) is TracedSlice else value, "viewed", None)
-        is_part = base is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED  # as in x[i] = x[j]
+        is_part = base is self._cell.cell_contents and sys.getrefcount(value) == ASSIGNED  # as in x[i] = x[j]
         if type(base) is Shared and len(base.sources) == 1:
-            is_part = base.sources[0] is self._cell.cell_contents and sys.getrefcount(value) == _ASSIGNED
+            is_part = base.sources[0] is self._cell.cell_contents and sys.getrefcount(value) == ASSIGNED
         del base
         around = block.get()
         if type(self._cell) is Item:
@@ -264,7 +241,7 @@ class ArrayItems(Place):
             raise refuse(f"{self._name}[...] = v changes the array of `{self._name}`, which belongs to a scope "
                          f"outside, inside {around.text}, which is traced once and may run never or often. Pass "
                          f"`{self._name}` as an argument")
-        if not is_sole(self._cell, views=int(is_part)):
+        if not is_sole(self._cell, beside=int(is_part)):
             if around is not None and any(self._cell is each for loan in loans.get() for each in loan.outside):
                 raise refuse(f"{self._name}[...] = v changes an array of the caller inside {around.text}, which does "
                              "not give it back: an expression, the condition of a `while`, or a call by another name. "
@@ -416,7 +393,7 @@ class Part(Place):
                    for part in parts):
             raise refuse("x[index][...] = v with an array of indices changes a copy, and not x. Write one index, "
                          "x[index, ...] = v")
-        if type(value) is Tracer and sys.getrefcount(value) == _ASSIGNED:  # as in row[1:] = row[:-1]
+        if type(value) is Tracer and sys.getrefcount(value) == ASSIGNED:  # as in row[1:] = row[:-1]
             value.viewed = None
         row = self._whole[self._index].elements
         value = value.elements if type(value) is _Operand else value

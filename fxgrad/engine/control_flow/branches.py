@@ -14,16 +14,8 @@ import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check_raise
-from fxgrad.engine.control_flow.blocks import (
-    UNSET,
-    Block,
-    SideRaisesError,
-    block,
-    note_choice,
-    refuse,
-    template,
-    undo,
-)
+from fxgrad.engine.control_flow.blocks import UNSET, Block, SideRaisesError, block, refuse, undo
+from fxgrad.engine.control_flow.containers import note_choice
 from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.control_flow.ownership import (
     BlockArrays,
@@ -36,6 +28,7 @@ from fxgrad.engine.control_flow.ownership import (
     shared_items,
     shared_leaves,
 )
+from fxgrad.engine.control_flow.printing import template
 from fxgrad.engine.control_flow.structures import (
     Flat,
     Kept,

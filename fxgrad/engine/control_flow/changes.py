@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from fxgrad.engine.control_flow.mutators import FOLLOWED_FUNCTIONS, FOLLOWED_METHODS
 from fxgrad.engine.control_flow.names import (
     FUNCTIONS,
     SCOPES,
@@ -24,11 +25,6 @@ from fxgrad.engine.control_flow.names import (
     walk_scope,
 )
 from fxgrad.engine.user_source import walk_tree
-
-CHANGING_METHODS = ("sort", "fill")
-"""Methods that change an array in place."""
-CHANGING_FUNCTIONS = ("at", "copyto", "fill_diagonal")
-"""Functions that change their first argument: `at` of ufuncs."""
 
 
 def stored_names(nodes: Nodes) -> set[str]:
@@ -61,9 +57,9 @@ def changed_by_call(node: ast.Call) -> ast.expr | None:
     out = next((each.value for each in node.keywords if each.arg == "out"), None)
     target: ast.expr | None = out
     if out is None and isinstance(function, ast.Attribute):
-        if function.attr in CHANGING_METHODS:
+        if function.attr in FOLLOWED_METHODS:
             target = function.value
-        elif function.attr in CHANGING_FUNCTIONS and node.args:
+        elif function.attr in FOLLOWED_FUNCTIONS and node.args:
             target = node.args[0]
     return target if isinstance(target, ast.Name | ast.Attribute | ast.Subscript) else None
 

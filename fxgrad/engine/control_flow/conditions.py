@@ -11,18 +11,10 @@ import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check_raise
-from fxgrad.engine.control_flow.blocks import (
-    Text,
-    Thunk,
-    block,
-    end_probe,
-    is_unknown,
-    refuse,
-    refuse_in_try,
-    template,
-)
+from fxgrad.engine.control_flow.blocks import Thunk, block, end_probe, is_unknown, refuse, refuse_in_try
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.branches import choose, choose_at_hand
+from fxgrad.engine.control_flow.printing import Text, template
 from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue
 from fxgrad.engine.control_flow.variables import Passed, cells_of, names_of_block, truth
 from fxgrad.engine.ops.comparison import not_ as logical_not
@@ -204,6 +196,36 @@ def _check(condition: Any, message: Thunk | None, source: str, kind: type[BaseEx
         text = source
     form, values = template(text)
     check_raise(condition, kind, form, *values)
+
+
+def raising(error: Any = None) -> Any:
+    """Return an exception that is about to be raised; raise a refusal if no check can take its place."""
+    around = block.get()
+    if around is None:
+        return error
+    if error is None or not around.is_side:
+        raise refuse(f"`raise` stands inside {around.text}: the block is traced whether it runs or not, so the "
+                     "exception cannot depend on the condition. Give the `raise` an `if` of its own with a traced "
+                     "condition, which becomes a check; or return a NaN or a flag, and raise outside of the compiled "
+                     "function")
+    around.raised = error() if isinstance(error, type) else error
+    return around.raised
+
+
+def known(value: Any, what: str) -> Any:
+    """Return a condition that Python must know."""
+    if is_unknown(value):
+        raise refuse(f"{what} is traced, and Python must know it. Write an `if` statement, or fxgrad.numpy.where")
+    return value
+
+
+def known_filter(value: Any) -> Any:
+    """Return whether a comprehension keeps an item, which Python must know."""
+    if is_unknown(value):
+        raise refuse("the filter of a comprehension is traced, and so would be the length of its list. Select from an "
+                     "array, x[x > 0]; or write a loop into an array of the greatest length: if v > 0: out[n] = v, and "
+                     "n += 1, and read out[:n]")
+    return value
 
 
 def boolean_of(value: Any) -> Any:

@@ -10,7 +10,8 @@ from typing import Any
 
 from fxgrad.engine import tree
 from fxgrad.engine.caches import Cache
-from fxgrad.engine.control_flow.blocks import LocalContainers, refuse
+from fxgrad.engine.control_flow.blocks import refuse
+from fxgrad.engine.control_flow.containers import ConvertedCall
 from fxgrad.engine.control_flow.names import GIVES_NONE, OPERATORS, is_generated
 from fxgrad.engine.control_flow.nodes import constant, define_function, placed
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
@@ -62,7 +63,7 @@ class ConvertedFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            with LocalContainers():
+            with ConvertedCall():
                 result = self.converted(*args, **kwargs)
                 if current.get() is None or not any(
                         isinstance(leaf, UnknownLength | OptionalValue | ChosenMember) for leaf in tree.leaves(result)):

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine.api.checking import check
+from fxgrad.engine.control_flow.aliases import Shared, count_others, loans
 from fxgrad.engine.control_flow.arrays import ArrayItems, ArrayRows, Part
-from fxgrad.engine.control_flow.blocks import Shared, block, loans, refuse
+from fxgrad.engine.control_flow.blocks import refuse
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
 from fxgrad.engine.control_flow.names import CHANGES
 from fxgrad.engine.control_flow.ownership import (
@@ -28,23 +29,21 @@ from fxgrad.engine.control_flow.ownership import (
     Slot,
     cell_of,
     content_of,
-    count_others,
     is_array,
     is_carried,
     is_sole,
-    owns_elements,
 )
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ControlFlowError
 
-Place = int | str
+Position = int | str
 """The position of an argument, or its keyword."""
 
 
 # --- which parameters change ------------------------------------------------------------------------------------------
 
 
-def passed(*arguments: tuple[str, bool, Callable[[], Any], Place]) -> tuple[set[str], set[str]]:
+def passed(*arguments: tuple[str, bool, Callable[[], Any], Position]) -> tuple[set[str], set[str]]:
     """Return which names of a block functions change that they are passed to, and which nothing changes.
 
     Each argument has the name, whether the block changes it otherwise, the function and the place.
@@ -66,7 +65,7 @@ def _changed_parameters(function: FunctionType, args: Sequence[Any]) -> set[str]
     return {*stored} | {name for name, *_ in others if _changes(function, name, args[:1], set())}
 
 
-def _changes_argument(called: Any, place: Place, seen: set[tuple[Any, str]]) -> bool:
+def _changes_argument(called: Any, place: Position, seen: set[tuple[Any, str]]) -> bool:
     first: list[Any] = []
     if isinstance(called, MethodType):
         called, first = called.__func__, [called.__self__]
@@ -93,7 +92,7 @@ def _changes(function: FunctionType, name: str, first: Sequence[Any], seen: set[
                for parameter, path, place in others if parameter == name)
 
 
-def _note_of(function: FunctionType) -> tuple[str, tuple[str, ...], tuple[tuple[str, str, Place], ...]]:
+def _note_of(function: FunctionType) -> tuple[str, tuple[str, ...], tuple[tuple[str, str, Position], ...]]:
     """Return the note that converted code has of its parameters: those that it changes, and those that it passes on."""
     for constant in function.__code__.co_consts:
         if type(constant) is tuple and constant[:1] == (CHANGES,):
@@ -120,7 +119,7 @@ def _resolved(function: FunctionType, path: str, first: Sequence[Any]) -> Any:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-Argument = tuple[Place, Callable[[], Any]]
+Argument = tuple[Position, Callable[[], Any]]
 """The place of an argument in a call, and a function that returns where the caller has it."""
 
 
@@ -137,7 +136,7 @@ def lending(function: FunctionType, depth: int, arguments: Sequence[Argument]) -
         if not changed:
             return function(*args, **kwargs)
         slots: list[tuple[Slot, str, int | None]] = []
-        parts: list[tuple[Place, Part | ArrayRows]] = []
+        parts: list[tuple[Position, Part | ArrayRows]] = []
         for place, where in arguments:
             if _name_at(function, place) not in changed:
                 continue
@@ -195,7 +194,7 @@ def _check_apart(parts: Sequence[Part | ArrayRows]) -> None:
                   "around the call")
 
 
-def _with_copies(part: Part | ArrayRows, place: Place, arguments: Sequence[Argument], changed: Collection[str],
+def _with_copies(part: Part | ArrayRows, place: Position, arguments: Sequence[Argument], changed: Collection[str],
                  function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any], copies: list[Any],
                  ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a call with copies of the rows that it reads beside one that it changes.
@@ -222,11 +221,11 @@ def _with_copies(part: Part | ArrayRows, place: Place, arguments: Sequence[Argum
     return args, kwargs
 
 
-def _argument(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: Place) -> Any:
+def _argument(args: tuple[Any, ...], kwargs: Mapping[str, Any], place: Position) -> Any:
     return args[place] if isinstance(place, int) else kwargs[place]
 
 
-def _with_argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: Place, value: Any,
+def _with_argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: Position, value: Any,
                    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a call with another one in a place."""
     if isinstance(place, int):
@@ -239,7 +238,7 @@ def shifted(arguments: Sequence[Argument], by: int) -> list[Argument]:
     return [(place + by if isinstance(place, int) else place, where) for place, where in arguments]
 
 
-def _name_at(function: FunctionType, place: Place) -> str | None:
+def _name_at(function: FunctionType, place: Position) -> str | None:
     """Return the parameter that gets an argument."""
     code = function.__code__
     if isinstance(place, str):
@@ -330,10 +329,7 @@ class Loan:
             if type(slot) is not Item:
                 self.outside.append(cell)
             return False
-        holders: list[Any] = [content_of(cell)]
-        around = block.get()
-        expected = 1 if around is None else around.alone.get(id(holders[0]), 1)
-        return count_others(holders) == expected + 1 and owns_elements(holders[0])
+        return is_sole(cell, beside=1)  # the caller's place
 
     def _take(self, cell: CellType, slot: Slot) -> None:
         array = slot.cell_contents

@@ -14,16 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import tree
-from fxgrad.engine.control_flow.blocks import (
-    UNSET,
-    Block,
-    Changes,
-    note_choice,
-    note_mark,
-    probes,
-    refuse,
-    undo,
-)
+from fxgrad.engine.control_flow.aliases import note_mark
+from fxgrad.engine.control_flow.blocks import UNSET, Block, ChangeLog, probe_logs, refuse, undo
+from fxgrad.engine.control_flow.containers import note_choice
 from fxgrad.engine.control_flow.names import is_generated
 from fxgrad.engine.control_flow.ownership import (
     BlockArrays,
@@ -501,7 +494,7 @@ class Mark:
     def __init__(self, cells: Cells) -> None:
         self._cells, self.values = cells, read(cells)
         note_mark(self)
-        self.changes: Changes = {}
+        self.changes: ChangeLog = {}
         self._tapes: list[tuple[Tape, Any]] = []
         tape = current.get()
         while tape is not None:
@@ -509,10 +502,10 @@ class Mark:
             tape = tape.parent
 
     def __enter__(self) -> None:
-        self._token = probes.set((*probes.get(), self.changes))
+        self._token = probe_logs.set((*probe_logs.get(), self.changes))
 
     def __exit__(self, *_: object) -> None:
-        probes.reset(self._token)
+        probe_logs.reset(self._token)
 
     def has_checks(self) -> bool:
         """Return whether checks were recorded since."""

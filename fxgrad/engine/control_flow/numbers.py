@@ -58,7 +58,7 @@ def _in_dtype(data: Any, dtype: Any) -> Any:
     return fnp.asarray(data, dtype=dtype)
 
 
-def make_full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
+def _full(shape: Any, fill_value: Any, dtype: Any = None, **kwargs: Any) -> Any:
     """Return `numpy.full(shape, fill_value)`, for a traced value too."""
     if type(fill_value) is not Tracer or kwargs:
         return np.full(shape, fill_value, dtype, **kwargs)
@@ -221,6 +221,6 @@ TYPES: dict[Any, Callable[..., Any]] = {
     int: _int, float: _float, bool: _bool, complex: _complex, type: _type_of, np.ndenumerate: _numbered_elements}
 """What converted code calls in the place of types of Python's and NumPy's."""
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    pow: _power, math.isclose: _is_close, np.array: _array,
+    pow: _power, math.isclose: _is_close, np.array: _array, np.full: _full,
     **{each: functools.partial(_asarray, each) for each in (np.asarray, np.asanyarray, np.ascontiguousarray)}}
-"""What it calls in the place of builtin functions."""
+"""What it calls in the place of functions."""

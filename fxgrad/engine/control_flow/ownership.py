@@ -6,28 +6,16 @@ may be that of another name is marked (`Shared`).
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import CellType, FunctionType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fxgrad.engine.control_flow.blocks import (
-    UNSET,
-    Place,
-    Shared,
-    attributed,
-    block,
-    count_arguments,
-    count_copies,
-    count_marks,
-    is_made_here,
-    made_containers,
-    mutable,
-    note_change,
-    refuse,
-)
+from fxgrad.engine.control_flow.aliases import Shared, count_others
+from fxgrad.engine.control_flow.blocks import UNSET, block, refuse
+from fxgrad.engine.control_flow.containers import is_made_here, made_containers, note_change
+from fxgrad.engine.control_flow.items import Place, attributed, mutable
 from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue, UnknownLength, is_container, parts_of
 from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.tracer import Tracer
@@ -82,34 +70,17 @@ class Item:
                      "give x a copy of the array")
 
 
-# --- who else has an array --------------------------------------------------------------------------------------------
+# --- whether one place alone has an array -----------------------------------------------------------------------------
 
 
-def _references(holders: list[Any]) -> int:
-    return sys.getrefcount(holders[0])
-
-
-_ALONE = _references([object()])
-
-
-def count_others(holders: list[Any]) -> int:
-    """Return how many references there are to the object in a list, without the list and the notes of this library."""
-    value = holders[0]
-    noted, tape = count_marks(value) + count_copies(value) + count_arguments(value), current.get()
-    while tape is not None:
-        noted += tape.count_references(value)
-        tape = tape.parent
-    return _references(holders) - _ALONE - noted - 1  # `value` is one
-
-
-def is_sole(cell: Slot, views: int = 0) -> bool:
+def is_sole(cell: Slot, beside: int = 0) -> bool:
     """Return whether one place alone has its array: no other name, container, view or caller would see a change.
 
-    Beside it there may be `views`, which are about to be dropped.
+    There may be as many references `beside` it, such as a view that is about to be dropped.
     """
     holders: list[Any] = [content_of(cell)]
-    expected = _expected_references(holders)
-    return is_array(holders[0]) and count_others(holders) == expected + views and owns_elements(holders[0])
+    expected = _expected_references(holders) + beside
+    return is_array(holders[0]) and count_others(holders) == expected and owns_elements(holders[0])
 
 
 def _expected_references(holders: list[Any]) -> int:

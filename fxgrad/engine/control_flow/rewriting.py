@@ -28,6 +28,7 @@ from fxgrad.engine.control_flow.changes import (
 )
 from fxgrad.engine.control_flow.jumps import JumpLowering, RaisedFlag, UnsetFlags, is_endless
 from fxgrad.engine.control_flow.liveness import annotate
+from fxgrad.engine.control_flow.mutators import STORING_METHODS
 from fxgrad.engine.control_flow.names import (
     CHANGES,
     GIVES_NONE,
@@ -56,17 +57,10 @@ from fxgrad.engine.control_flow.optional import (
     optional_names,
     returns_none,
 )
-from fxgrad.engine.control_flow.rows import (
-    LastRows,
-    NumberedRows,
-    is_transposed,
-    with_numbered_rows,
-)
+from fxgrad.engine.control_flow.rows import LastRows, NumberedRows, is_transposed, with_numbered_rows
 from fxgrad.engine.user_source import copy_tree, walk_tree
 
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
-_STORES = ("append", "extend", "insert", "setdefault", "update")
-"""Methods of lists and dicts that store arguments, or the items of these."""
 _SEQUENCES = ("range", "zip", "enumerate", "reversed", "count", "itertools.count")
 _REDUCTIONS = ("sum", "any", "all", "min", "max", "len", "next")
 
@@ -865,7 +859,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def _argument(self, node: ast.expr, of: ast.AST, changes: bool) -> ast.expr:
         """Return an argument of a call, which the call `changes`, or which a container stores."""
-        stores = isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and of.func.attr in _STORES
+        stores = isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and of.func.attr in STORING_METHODS
         visited: ast.expr = self._place(node) if changes else self._stored(node) if stores else self.visit(node)
         return visited
 

@@ -13,7 +13,8 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
 from fxgrad.engine.control_flow.arrays import Row, RowSource
-from fxgrad.engine.control_flow.blocks import Thunk, fresh, is_unknown, refuse
+from fxgrad.engine.control_flow.blocks import Thunk, is_unknown, refuse
+from fxgrad.engine.control_flow.containers import fresh
 from fxgrad.engine.control_flow.ownership import is_array
 from fxgrad.engine.control_flow.slices import TracedSlice
 from fxgrad.engine.control_flow.structures import joint_type

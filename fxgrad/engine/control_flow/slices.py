@@ -20,14 +20,9 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
 from fxgrad.engine.api.checking import check
-from fxgrad.engine.control_flow import blocks
-from fxgrad.engine.control_flow.blocks import (
-    Shared,
-    has_unknown_bound,
-    is_unknown,
-    refuse,
-    refuse_bound,
-)
+from fxgrad.engine.control_flow.aliases import ASSIGNED_AND_PASSED, Shared
+from fxgrad.engine.control_flow.blocks import is_unknown, refuse
+from fxgrad.engine.control_flow.items import has_unknown_bound, refuse_bound, select
 from fxgrad.engine.control_flow.structures import UnknownLength, as_elements
 from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.ops.structural import convert
@@ -45,10 +40,10 @@ def item(container: Any, index: Any) -> Any:
             return _rows_at(container, index)
         part, mask = _split_mask(index)
         if mask is not None:
-            return chosen_rows(container if part is None else blocks.item(container, part), mask)
+            return chosen_rows(container if part is None else select(container, part), mask)
     refuse_chosen_places(index)
     if type(index) not in (slice, tuple) or not has_unknown_bound(index):
-        return blocks.item(container, index)
+        return select(container, index)
     if isinstance(container, np.ndarray) or (type(container) is Tracer and container.shape):
         return _read(container, index)
     raise refuse_bound()
@@ -75,7 +70,7 @@ def _rows_at(array: Any, index: Any) -> TracedSlice:
     """Return the elements of an array at places of a traced length."""
     entries = index if isinstance(index, tuple) else (index,)
     places = next(each for each in entries if type(each) is TracedSlice)
-    rows = blocks.item(array, tuple(each.filled(0) if type(each) is TracedSlice else each for each in entries))
+    rows = select(array, tuple(each.filled(0) if type(each) is TracedSlice else each for each in entries))
     return TracedSlice(rows, places.length, places.key)
 
 
@@ -300,14 +295,14 @@ def _read(array: Any, index: Any) -> TracedSlice:
                      "Write x.T[a:b], or go over the items in a loop with an `if`")
     axis = unknown[0]
     start, length, step = _bounds(entries[axis], shape[axis])
-    whole = blocks.item(array, (*entries[:axis], slice(None), *entries[axis + 1:]))
+    whole = select(array, (*entries[:axis], slice(None), *entries[axis + 1:]))
     if type(whole) is Tracer:  # a recording that captures it would refer to the array that it is a view of
         whole = Tracer(whole.tape, whole.variable)
     part = entries[axis]
     if part.start is None and part.step is None:
         values = whole
     else:
-        values = blocks.item(whole, fnp.clip(start + step * np.arange(shape[axis]), 0, max(shape[axis] - 1, 0)))
+        values = select(whole, fnp.clip(start + step * np.arange(shape[axis]), 0, max(shape[axis] - 1, 0)))
     return TracedSlice(values, convert(length, np.dtype("int64"), weak=True), _key(part, shape[axis]), [array])
 
 
@@ -391,7 +386,7 @@ class TracedSlice(UnknownLength):
         if isinstance(first, slice):
             rows = self if first == slice(None) else self._rows(first)
             return rows if not rest else TracedSlice(
-                blocks.item(rows.values, (slice(None), *rest)), rows.length, rows.key, [self.values])
+                select(rows.values, (slice(None), *rest)), rows.length, rows.key, [self.values])
         if first is None or first is Ellipsis or has_mask(first):
             raise refuse_bound()
         if type(first) is TracedSlice and first.dtype == dtypes.bool_ and first.key == self.key and not rest:
@@ -584,20 +579,7 @@ class TracedSlice(UnknownLength):
 
 def is_temporary(value: Any) -> bool:
     """Return whether a value that a method was called with, and its caller was called with, has no name."""
-    return type(value) is TracedSlice and sys.getrefcount(value) <= _TEMPORARY
-
-
-class _Probe:
-    def __setitem__(self, _: Any, value: Any) -> None:
-        self.seen = self.count(value)
-
-    def count(self, value: Any) -> int:
-        return sys.getrefcount(value)
-
-
-_probe = _Probe()
-_probe[0] = object()
-_TEMPORARY = _probe.seen
+    return type(value) is TracedSlice and sys.getrefcount(value) <= ASSIGNED_AND_PASSED
 
 
 def _product(one: Any, other: Any) -> Any:

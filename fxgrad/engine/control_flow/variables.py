@@ -11,12 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.control_flow.blocks import (
-    UNSET,
-    Changes,
-    note_change,
-    refuse,
-)
+from fxgrad.engine.control_flow.blocks import UNSET, ChangeLog, refuse
+from fxgrad.engine.control_flow.containers import has_choices, note_change
 from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.control_flow.structures import (
     Flat,
@@ -35,7 +31,7 @@ from fxgrad.engine.ops.comparison import ne
 from fxgrad.engine.ops.structural import convert, reshape, zeros
 from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.provenance import is_shown, note_tag
-from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 
 Cells = Mapping[str, CellType]
@@ -100,6 +96,12 @@ def write(cells: Cells, values: Values) -> None:
             del cells[name].cell_contents
 
 
+def forget(names: FunctionType) -> None:
+    """Unset variables that are not read again: what they held has a name less, where it matters for changes."""
+    if has_choices() or current.get() is not None:
+        write(cells_of(names), dict.fromkeys(cells_of(names), UNSET))
+
+
 def truth(value: Any, what: str) -> Any:
     """Return the truth of a traced scalar as a bool scalar."""
     aval = aval_of(value)
@@ -148,7 +150,7 @@ class Containers:
         """Return a list or dict as messages name it, with the line that changes it."""
         return f"{shown_name(name)}, which changes at {self._lines[name]},"
 
-    def add(self, changes: Changes) -> list[str]:
+    def add(self, changes: ChangeLog) -> list[str]:
         """Add the containers that changed, and return the names of those that were not known."""
         known = {id(container) for container in self.by_name.values()}
         names = []

@@ -1,0 +1,207 @@
+"""Builtin functions and methods of lists in converted code that take traced values: `in`, `min`, `sorted`, `x.pop`."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fxgrad import numpy as fnp
+from fxgrad.engine import tree
+from fxgrad.engine.api.checking import check
+from fxgrad.engine.control_flow.aliases import may_be
+from fxgrad.engine.control_flow.blocks import is_unknown, refuse, refuse_in_try
+from fxgrad.engine.control_flow.branches import choose, choose_at_hand
+from fxgrad.engine.control_flow.calls import called, replacements
+from fxgrad.engine.control_flow.conditions import boolean, boolean_of, not_
+from fxgrad.engine.control_flow.containers import fresh
+from fxgrad.engine.control_flow.numbers import as_int
+from fxgrad.engine.control_flow.sequences import Sequences
+from fxgrad.engine.control_flow.slices import TracedSlice, item
+from fxgrad.engine.control_flow.structures import ChosenMember, containers_in, stacked
+from fxgrad.engine.tracing.tracer import Tracer
+
+
+def contains(container: Any, value: Any) -> Any:
+    """Return `value in container`: whether an item is the value, or equal to it."""
+    if type(value) is TracedSlice:
+        raise refuse("`x[a:b] in y` has a traced bound, and compares element by element. Write np.any(y == x[a:b]), or "
+                     "go over the places of y in a loop")
+    if type(container) is TracedSlice:
+        return (container == value).any()
+    is_array = type(container) is Tracer or (isinstance(container, np.ndarray) and type(value) is Tracer)
+    if is_array and (is_unknown(container) or is_unknown(value)):
+        return fnp.any(fnp.equal(container, value))
+    if type(value) is ChosenMember and isinstance(container, dict | set | frozenset):
+        return value.among(lambda member: member in container, "`in`")
+    if type(container) in (list, tuple) and any(is_unknown(each) or type(each) is ChosenMember
+                                                for each in (value, *container)):
+        return boolean("or", False, *[lambda each=each: each is value or each == value for each in container])
+    if is_unknown(value) and type(container) is builtins.range and not np.shape(value):
+        first, last = sorted((container[0], container[-1])) if container else (0, -1)
+        return (value >= first) & (value <= last) & ((value - first) % abs(container.step) == 0)
+    if is_unknown(value) and isinstance(container, dict | set | frozenset):
+        raise refuse(f"a traced value is looked up in a {type(container).__name__}, which needs its hash. Keep the "
+                     "values in a list or an array")
+    return value in container
+
+
+def _len(value: Any) -> Any:
+    return value.length if type(value) is TracedSlice else len(value)
+
+
+def _sum(items: Any, *start: Any, **kwargs: Any) -> Any:
+    if type(items) is TracedSlice:
+        return items.sum(axis=0) + sum((), *start, **kwargs)
+    return sum(items, *start, **kwargs)
+
+
+def _any(items: Any) -> Any:
+    found: Any = False
+    for each in items:
+        found = boolean("or", found, functools.partial(boolean_of, each))
+        if found is True:
+            break
+    return found
+
+
+def _all(items: Any) -> Any:
+    return not_(_any(not_(each) for each in items))
+
+
+# --- least, greatest, sorted ------------------------------------------------------------------------------------------
+
+
+def _minimum(*args: Any, **kwargs: Any) -> Any:
+    return _extreme(min, args, **kwargs)
+
+
+def _maximum(*args: Any, **kwargs: Any) -> Any:
+    return _extreme(max, args, **kwargs)
+
+
+def _extreme(function: Any, args: Sequence[Any], key: Any = None, **kwargs: Any) -> Any:
+    if not (args and (len(args) > 1 or hasattr(args[0], "__iter__"))):
+        return function(*args, key=key, **kwargs)
+    if len(args) == 1 and type(args[0]) is TracedSlice and key is None and not kwargs:
+        return args[0].min() if function is min else args[0].max()
+    items = _items_of(args[0]) if len(args) == 1 else [*args]
+    of_key = None if key is None else called(key)
+    keys = items if of_key is None else [of_key(each) for each in items]
+    if len(items) < 2 or not _is_traced(keys):
+        order = iter(keys)
+        return function(items, key=None if key is None else lambda _: next(order), **kwargs)
+    best, best_key = items[0], keys[0]
+    for each, its_key in zip(items[1:], keys[1:], strict=True):
+        better = is_better(function, its_key, best_key)
+        best_key = chosen(better, its_key, best_key)
+        best = best_key if key is None else chosen(better, each, best)
+    return best
+
+
+def is_better(function: Any, new: Any, old: Any) -> Any:
+    """Return whether `min` or `max` takes a new item in the place of an old one; `next` does not."""
+    if function is next:
+        return False
+    return _precedes(new, old) if function is min else _precedes(old, new)
+
+
+def _precedes(one: Any, other: Any) -> Any:
+    """Return `one < other`; tuples and lists are compared item by item."""
+    if type(one) not in (list, tuple) or type(one) is not type(other) or not (one and other):
+        return one < other if type(one) not in (list, tuple) else len(one) < len(other)
+    return boolean("or", _precedes(one[0], other[0]), lambda: boolean(
+        "and", one[0] == other[0], lambda: _precedes(one[1:], other[1:])))
+
+
+def chosen(condition: Any, one: Any, other: Any) -> Any:
+    """Return one of two values by a condition, which may be traced."""
+    if is_unknown(condition):
+        refuse_in_try("if")
+        return choose_at_hand("if", condition, one, other)
+    return one if condition else other
+
+
+def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> list[Any]:
+    items = _items_of(iterable)
+    of_key = None if key is None else called(key)
+    keys = items if of_key is None else [of_key(each) for each in items]
+    if len(items) < 2 or not _is_traced(keys):
+        order = iter(keys)
+        found = sorted(items, key=None if key is None else lambda _: next(order), reverse=reverse)
+        fresh(found)
+        return found
+    refuse_in_try("sorted")
+    flat: list[tuple[list[Any], Any]] = [tree.flatten(each) for each in items]
+    try:
+        columns = [stacked([row[place] for row, _ in flat]) for place in range(len(flat[0][0]))]
+        ranks = [stacked(column) for column in zip(*(
+            one if type(one) in (list, tuple) else [one] for one in keys), strict=True)]
+    except (TypeError, ValueError):
+        ranks = columns = []
+    if not ranks or containers_in((*items,)) or any(rank.ndim != 1 for rank in ranks) or any(
+            structure != flat[0][1] for _, structure in flat):
+        raise refuse("sorted() of traced values takes numbers, or tuples of numbers of one length. Keep the others "
+                     "apart, and sort with fxgrad.numpy.argsort")
+    step = -1 if reverse else 1  # as Python's sort, equal items stay in their order then too
+    place = fnp.lexsort([rank[::step] for rank in ranks][::-1])[::step]
+    place = len(items) - 1 - place if reverse else place
+    rows = [[may_be(each, [one for flat_item, _ in flat for one in flat_item]) for each in fnp.unstack(column[place])]
+            for column in columns]
+    found = [tree.unflatten(flat[0][1], [row[number] for row in rows]) for number in range(len(items))]
+    fresh(found)
+    return found
+
+
+def _is_traced(values: Any) -> bool:
+    """Return whether values, or numbers among them, are traced."""
+    return any(map(is_unknown, tree.leaves(values)))
+
+
+def _items_of(iterable: Any) -> list[Any]:
+    """Return the items that Python goes over."""
+    return [*(iterable.plain() if isinstance(iterable, Sequences) else iterable)]
+
+
+# --- methods of lists -------------------------------------------------------------------------------------------------
+
+
+def _sort(owner: list[Any], /, **kwargs: Any) -> None:
+    owner[:] = _sorted(owner, **kwargs)
+
+
+def _pop(owner: list[Any], /, *args: Any) -> Any:
+    if not args or not is_unknown(args[0]):
+        return owner.pop(*args)
+    number = fnp.where(args[0] < 0, args[0] + len(owner), args[0])
+    found = item(owner, number)
+    owner[:] = [choose("if", number <= place, lambda place=place: owner[place + 1],  # type: ignore[misc]
+                       lambda place=place: owner[place]) for place in range(len(owner) - 1)]  # type: ignore[misc]
+    return found
+
+
+def _index(owner: list[Any], value: Any, /, *bounds: Any) -> Any:
+    if bounds or not (is_unknown(value) or any(map(is_unknown, owner))):
+        return owner.index(value, *bounds)
+    refuse_in_try("index")
+    equal = fnp.stack([fnp.equal(each, value) for each in owner])
+    check(fnp.any(equal), "{} is not in list", value)
+    return as_int(fnp.argmax(equal))
+
+
+def _count(owner: list[Any], value: Any, /) -> Any:
+    if not (is_unknown(value) or any(map(is_unknown, owner))):
+        return owner.count(value)
+    return sum(as_int(fnp.equal(each, value)) for each in owner)
+
+
+def _remove(owner: list[Any], value: Any, /) -> None:
+    _pop(owner, _index(owner, value))
+
+
+replacements.update({
+    len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all, sorted: _sorted,
+    list.sort: _sort, list.pop: _pop, list.index: _index, list.count: _count, list.remove: _remove})

@@ -1,0 +1,137 @@
+"""`sum`, `any`, `all`, `min`, `max`, `len` and `next` of comprehensions whose length or filter is traced: loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, cast
+
+import numpy as np
+
+from fxgrad import numpy as fnp
+from fxgrad.engine import tree
+from fxgrad.engine.api.checking import check
+from fxgrad.engine.api.programs import eval_shape
+from fxgrad.engine.control_flow.blocks import Thunk, is_unknown, refuse_in_try
+from fxgrad.engine.control_flow.builtin_functions import chosen, is_better
+from fxgrad.engine.control_flow.calls import called
+from fxgrad.engine.control_flow.conditions import boolean, boolean_of, if_expression, known_filter, not_
+from fxgrad.engine.control_flow.iteration import require_end
+from fxgrad.engine.control_flow.loops import Counter, loop
+from fxgrad.engine.control_flow.sequences import Sequences
+from fxgrad.engine.control_flow.variables import Names
+from fxgrad.engine.ops.structural import convert
+
+_REDUCTIONS = (sum, any, all, min, max, len, next)
+
+
+def reduced(function: Any, listed: bool, width: int, items: Any, element: Callable[..., Any],
+            keep: Callable[..., Any] | None, *start: Any, **options: Any) -> Any:
+    """Return what `sum`, `any`, `all`, `min`, `max`, `len` or `next` makes of a comprehension.
+
+    Its length and filter may be traced. `element` and `keep`, the filter, take an item, or its `width` parts if that is
+    not 0.
+    """
+    def parts(each: Any) -> tuple[Any, ...]:
+        return tuple(each) if width else (each,)
+
+    is_staged = isinstance(items, Sequences) and is_unknown(items.length)
+    is_known = not is_staged and keep is None
+    if is_known or not any(function is each for each in _REDUCTIONS):  # a name may be another function's
+        values = (element(*parts(each)) for each in items if keep is None or known_filter(keep(*parts(each))))
+        return called(function)([*values] if listed else values, *start, **options)
+    if function is len:
+        return reduced(sum, listed, width, items, lambda *_: 1, keep)
+    if function is next and start:
+        options = {"default": start[0]}
+    if function is min or function is max or function is next:
+        return _extreme_of_turns(function, items, lambda each: element(*parts(each)), (
+            lambda each: True) if keep is None else lambda each: keep(*parts(each)), **options)
+    if function is all:  # unless any is false
+        return not_(reduced(any, listed, width, items, lambda *given: not_(element(*given)), keep))
+    step = _added if function is sum else _found
+    total = start[0] if start else 0 if function is sum else False
+
+    def turn(each: Any) -> None:
+        nonlocal total
+        given = parts(each)
+        total = step(total, lambda: True if keep is None else keep(*given), lambda: element(*given))
+
+    if not is_staged:
+        for each in items:
+            turn(each)
+            if function is any and total is True:
+                break
+        return total
+    refuse_in_try(function.__name__)
+    if function is sum:
+        def one(number: Any) -> Any:
+            return total + element(*parts(items.item(number)))
+
+        of_turn = eval_shape(one, np.int64(0))
+        if of_turn.shape:
+            total = fnp.zeros(of_turn.shape, of_turn.dtype) + total
+    unfinished = None if function is sum else cast(FunctionType, lambda: not_(total))
+    loop("for", unfinished, cast(FunctionType, turn), Names(["total"], [], ["total"]),
+         Counter(items.length, items.item), guaranteed=False)
+    return total
+
+
+def _added(total: Any, is_kept: Thunk, value: Thunk) -> Any:
+    return if_expression(is_kept(), lambda: total + value(), lambda: total)
+
+
+def _found(found: Any, is_kept: Thunk, value: Thunk) -> Any:
+    return boolean("or", found, lambda: boolean_of(boolean("and", is_kept(), value)))
+
+
+def _extreme_of_turns(function: Any, items: Any, element: Callable[[Any], Any], keep: Callable[[Any], Any],
+                      key: Any = None, **default: Any) -> Any:
+    """Return the least, greatest or `next` element of the items to keep; their number or the filter may be traced."""
+    of_key = called(key)
+    is_seen: Any = False
+    best: Any = None  # with a key, it and the element
+
+    def ranked(each: Any) -> Any:
+        value = element(each)
+        return value if key is None else (of_key(value), value)
+
+    def improved(each: Any) -> Any:
+        new = ranked(each)
+        better = boolean("or", not_(is_seen), lambda: is_better(function, *(
+            one if key is None else one[0] for one in (new, best))))
+        return True, chosen(better, new, best)
+
+    def turn(each: Any) -> None:
+        nonlocal is_seen, best
+        is_seen, best = if_expression(keep(each), lambda: improved(each), lambda: (is_seen, best))
+
+    if not isinstance(items, Sequences) or not is_unknown(items.length):
+        for each in items:
+            if best is None and is_unknown(keep(each)):
+                require_end(items, f"the filter of a comprehension without an end is traced, in {function.__name__}()")
+                best = _zeros_of(lambda each=each: ranked(each))
+            turn(each)
+            if function is next and is_seen is True:
+                break
+    else:
+        refuse_in_try(function.__name__)
+        best = _zeros_of(lambda number: ranked(items.item(number)), np.int64(0))
+        names = ["is_seen", "best"]
+        loop("for", None, cast(FunctionType, turn), Names(names, [], names), Counter(items.length, items.item),
+             guaranteed=False)
+    if is_seen is False:
+        return next(iter(()), *default.values()) if function is next else function((), **default)
+    found = best if key is None else best[1]
+    if is_seen is True:
+        return found
+    if default:
+        return if_expression(is_seen, lambda: found, lambda: default["default"], optional=True)
+    check(is_seen, f"{function.__name__}() iterable argument is empty")
+    return found
+
+
+def _zeros_of(function: Callable[..., Any], *args: Any) -> Any:
+    """Return zeros of the types of a result."""
+    return tree.map(lambda each: convert(fnp.zeros(each.shape, each.dtype), each.dtype, each.weak_type),
+                    eval_shape(function, *args))

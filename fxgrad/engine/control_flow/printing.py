@@ -1,0 +1,82 @@
+"""Texts in converted code: `print`, at once or when the program runs, and f-strings of traced values."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from fxgrad import debug
+from fxgrad.engine import tree
+from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
+from fxgrad.engine.control_flow.structures import required
+from fxgrad.engine.frontend.callback import repeats_a_run
+
+held: ContextVar[list[Callable[[], None]] | None] = ContextVar("held_prints", default=None)
+"""Prints of a turn that may yet be traced instead."""
+
+
+class Text:
+    """An f-string whose values may be printed when the program runs."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = parts
+
+    def __str__(self) -> str:
+        return "".join(part if isinstance(part, str) else _format(*part) for part in self.parts)
+
+
+def _format(value: Any, spec: str, conversion: str) -> str:
+    convert: Any = {"r": repr, "s": str, "a": ascii}.get(conversion)
+    return format(value if convert is None else convert(value), spec)
+
+
+def text(*parts: Any) -> Text:
+    """Return the f-string of parts: texts, and values with format and conversion."""
+    return Text(parts)
+
+
+def printed(*args: Any, **kwargs: Any) -> None:
+    """Print as `print` does: at once, or in every run of the program if values are traced or the block is."""
+    if repeats_a_run.get():
+        return
+    values = [leaf for arg in args for leaf in (
+        [part[0] for part in arg.parts if not isinstance(part, str)] if isinstance(arg, Text) else tree.leaves(arg))]
+    if kwargs.keys() - {"sep", "end"} or not (block.get() is not None or any(map(is_unknown, values))):
+        waiting = held.get()
+        if waiting is None:
+            builtins.print(*args, **kwargs)  # noqa: T201
+        else:
+            shown = [str(arg) for arg in args]
+            waiting.append(lambda: builtins.print(*shown, **kwargs))  # noqa: T201
+        return
+    form, given = [], []
+    for arg in args:
+        pieces, found = template(arg)
+        form.append(pieces)
+        given += found
+    separator = kwargs.get("sep")
+    debug.print((" " if separator is None else separator).join(form), *given, ordered=True)
+
+
+def template(arg: Any) -> tuple[str, list[Any]]:
+    """Return a format string for an object or f-string, and the values of its fields."""
+    pieces: list[str] = []
+    given: list[Any] = []
+    for part in arg.parts if isinstance(arg, Text) else [(arg, "", "")]:
+        if isinstance(part, str) or isinstance(part[0], str):
+            pieces.append((part if isinstance(part, str) else _format(*part)).replace("{", "{{").replace("}", "}}"))
+        else:
+            value, spec, conversion = part
+            pieces.append("{" + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}")
+            given.append(required(value))
+    return "".join(pieces), given
+
+
+def shown(value: Any) -> Any:
+    """Return a value of an f-string; raise if it is traced, and the text would be that of a tracer."""
+    if is_unknown(value):
+        raise refuse("an f-string has a traced value, whose digits are not known while the program is recorded. In "
+                     "print() and assert it may stand; otherwise make the text outside of the compiled function")
+    return value
