@@ -141,7 +141,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
 def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
     """Return `arr` without the entries along `axis` (None: flattened) that a slice, integers or bools name.
 
-    `obj` must be known, unless it is integers that `assume_unique_indices` promises to be distinct. Raises
+    `obj` must be known, unless it is one integer, or those that `assume_unique_indices` promises to be distinct. Raises
     `IndexingError` for integers out of range.
 
     >>> delete([10, 20, 30, 40], [0, -1])
@@ -154,7 +154,8 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
     if isinstance(obj, slice):
         keep[obj] = False
     else:
-        if assume_unique_indices and type(obj) is Tracer and obj.tape.values is None and obj.dtype != np.bool_:
+        is_unique = assume_unique_indices or np.shape(obj) == ()
+        if is_unique and type(obj) is Tracer and obj.tape.values is None and obj.dtype != np.bool_:
             places: Any = sort(ravel(where(less(obj, 0), add(obj, extent), obj)))
             kept = np.arange(extent - shape_of(places)[0])
             behind = greater_equal(kept[:, None], subtract(places, np.arange(shape_of(places)[0])))

@@ -318,3 +318,14 @@ def test_numbers_between_known_bounds_are_rounded_once() -> None:
     assert fnp.linspace(1e308, -1e308, 3, dtype="float64").tolist() == [1e308, 0.0, -1e308]
     counted = np.array([1, 2, 3, 10, 11, 15, 19, 25], np.int32)  # 15 is on an edge
     np.testing.assert_array_equal(fnp.histogram(counted, 5, range=(0, 25))[0], np.histogram(counted, 5, (0, 25))[0])
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_delete_takes_one_traced_integer(axis: int | None) -> None:
+    places = np.arange(-3, 3)
+
+    def left(place: Any) -> Any:
+        return fnp.delete(M, place, axis=axis)
+    found = fxgrad.jit(fxgrad.vmap(left))(places)
+    for one, place in zip(found, places, strict=True):
+        np.testing.assert_array_equal(one, np.delete(M, place, axis=axis))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fxgrad import numpy as fnp
 from fxgrad.engine import tree
 from fxgrad.engine.control_flow.arrays import ArrayItems, value_set
 from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
@@ -26,7 +27,8 @@ from fxgrad.engine.control_flow.names import OPERATORS
 from fxgrad.engine.control_flow.numbers import FUNCTIONS, TYPES, function_of_math, is_instance, numpy_number
 from fxgrad.engine.control_flow.printing import printed
 from fxgrad.engine.control_flow.sequences import SEQUENCES, plain_enumerate
-from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, places_of_true
+from fxgrad.engine.control_flow.slice_functions import OF_ARRAYS
+from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, takes
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.structures import OptionalValue, is_record
 from fxgrad.engine.frontend.protocol import written
@@ -105,6 +107,8 @@ def _called_builtin(function: Any) -> Any:
 def _called_class(kind: type, depth: int, arguments: Sequence[Argument]) -> Any:
     if kind in replacements:
         return replacements[kind]
+    if kind is np.vectorize and current.get() is not None:
+        return functools.partial(_with_converted_functions, fnp.vectorize)
     if issubclass(kind, np.number | np.bool_):
         return functools.partial(numpy_number, kind)
     begin = getattr(kind, "__init__", None)
@@ -166,9 +170,9 @@ def _call_numpy(function: Any, /, *args: Any, **kwargs: Any) -> Any:
             mutable(changed)
     if has_traced_slice(args):
         return call_on_slices(function, *args, **kwargs)
-    if len(args) == 1 and not kwargs and is_unknown(args[0]) and args[0].shape and any(
-            function is each for each in (np.nonzero, np.where, np.flatnonzero, np.argwhere)):
-        return places_of_true(function.__name__, args[0])
+    of_array = OF_ARRAYS.get(function)
+    if of_array is not None and any(map(is_unknown, tree.leaves(args))) and takes(of_array, args, kwargs):
+        return of_array(*args, **kwargs)
     lists = [each for each in args if type(each) is list]
     number: Any = next((leaf for leaf in tree.leaves(lists) if type(leaf) is Tracer), None)
     if number is None or any(type(each) is Tracer for each in args):

@@ -388,9 +388,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def _sequence(self, node: ast.expr) -> ast.expr:
         """Return what a loop goes over: calls of `range` and its kin may have traced arguments here."""
-        if isinstance(node, ast.Call) and ".".join(dotted(node.func)) in _SEQUENCES:
+        path = dotted(node.func) if isinstance(node, ast.Call) else []
+        if isinstance(node, ast.Call) and (".".join(path) in _SEQUENCES or path[-1:] == ["arange"]):
             of_loop = self._call("sequence", [node.func], node.func)
-            nested = dotted(node.func) != ["range"]
+            nested = path[-1] not in ("range", "arange")
             args = [self._sequence(each) if nested else self.visit(each) for each in node.args]
             keywords = [placed(ast.keyword(each.arg, self.visit(each.value)), each.value) for each in node.keywords]
             return placed(ast.Call(of_loop, args, keywords), node)

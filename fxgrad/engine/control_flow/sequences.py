@@ -96,6 +96,14 @@ def _range(*args: Any) -> Any:
     return Sequences(_range_length(start, stop, step), _steps(start, step), lambda: iter(builtins.range(*args)))
 
 
+def _arange(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Return the numbers of `np.arange`: if a bound is traced, as those of a range."""
+    if kwargs or not any(map(is_unknown, args)) or not all(
+            dtypes.kind_of(fnp.asarray(each).dtype) in "iu" for each in args):
+        return function(*args, **kwargs)
+    return _range(*args)
+
+
 def _steps(start: Any, step: Any) -> Callable[[Any], Any]:
     """Return the function that gives the items of a range by their number, without operations that change nothing."""
     def item(number: Any) -> Any:
@@ -170,7 +178,8 @@ def _count(start: Any = 0, step: Any = 1) -> Any:
 
 
 SEQUENCES: dict[Any, Any] = {builtins.range: _range, zip: _zip, enumerate: _enumerate, reversed: _reversed,
-                             itertools.count: _count}
+                             itertools.count: _count,
+                             **{each: functools.partial(_arange, each) for each in (np.arange, fnp.arange)}}
 
 
 class _Index:

@@ -8,6 +8,7 @@ rows.
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import operator
 import sys
@@ -87,7 +88,7 @@ def places_and_values(array: Any, index: Any, value: Any) -> tuple[Any, Any]:
         value = value.values[:size] if value.key == places.key else value.broadcast(places.length, size)
         size = min(size, value.shape[0])
     elif len(np.shape(value)) > len(shape) - len(entries) and np.shape(value)[0] != 1:
-        _check_lengths(places.length, np.shape(value)[0])
+        check_lengths(places.length, np.shape(value)[0])
         value = as_elements(value)[np.minimum(np.arange(size), np.shape(value)[0] - 1)]
     return tuple(each.astype("int64").filled(shape[axis])[:size] if type(each) is TracedSlice else each
                  for axis, each in enumerate(entries)), value
@@ -132,17 +133,6 @@ def chosen_rows(array: Any, mask: Any) -> TracedSlice:
     places = fnp.argsort(fnp.logical_not(fnp.ravel(mask)), stable=True)
     rows = fnp.reshape(fnp.asarray(array), (mask.size, *shape[mask.ndim:]))
     return TracedSlice(rows[places], convert(fnp.sum(mask), np.dtype("int64"), weak=True), _mask_key(mask))
-
-
-def places_of_true(name: str, mask: Any) -> Any:
-    """Return what NumPy's function of this name does for a traced mask: the places of the elements that are true."""
-    chosen = mask if mask.dtype == dtypes.bool_ else mask != 0
-    if name == "flatnonzero":
-        return chosen_rows(np.reshape(np.arange(mask.size), mask.shape), chosen)
-    places = chosen_rows(np.moveaxis(np.indices(mask.shape), 0, -1), chosen)
-    if name == "argwhere":
-        return places
-    return tuple(TracedSlice(places.values[:, axis], places.length, places.key) for axis in range(mask.ndim))
 
 
 def _mask_key(mask: Any) -> Any:
@@ -209,7 +199,7 @@ def aligned(array: Any, index: Any, value: Any) -> Any:
         if is_span and value.key != key and is_unknown(size):  # one row is stored in all
             place = _places_of_length(place, length, size)
         elif not is_span:
-            _check_lengths(length, size)
+            check_lengths(length, size)
         values = fnp.take(values, fnp.clip(place, 0, values.shape[number] - 1), axis=number)
     kept = iter(values.shape)
     whole = [next(kept) if axis in sliced[offset:] else 1 for axis in range(len(shape))]
@@ -275,7 +265,7 @@ def _key(part: slice, size: Any) -> tuple[Any, ...]:
     return tuple(each.variable if type(each) is Tracer else each for each in (part.start, part.stop, part.step, size))
 
 
-def _check_lengths(one: Any, other: Any) -> None:
+def check_lengths(one: Any, other: Any) -> None:
     """Check in the program that two lengths are equal; raise if they are known and differ."""
     if is_unknown(one) or is_unknown(other):
         check(fnp.equal(one, other), "the slices and arrays must have one length, got {} and {}", one, other)
@@ -311,7 +301,8 @@ def _least(dtype: Any) -> Any:
     return False if kind == "b" else -np.inf if kind == "f" else np.iinfo(dtype).min
 
 
-def _greatest(dtype: Any) -> Any:
+def greatest(dtype: Any) -> Any:
+    """Return the greatest number of a dtype."""
     kind = dtypes.kind_of(dtype)
     return True if kind == "b" else np.inf if kind == "f" else np.iinfo(dtype).max
 
@@ -346,9 +337,12 @@ class TracedSlice(UnknownLength):
     def filled(self, fill: Any, values: Any = None) -> Any:
         """Return the array with a number in the rows that do not count."""
         values = self.values if values is None else values
-        is_row = fnp.less(np.arange(values.shape[0]), self.length)
-        is_row = fnp.reshape(is_row, (values.shape[0], *[1] * (values.ndim - 1)))
+        is_row = fnp.reshape(self.is_row(values.shape[0]), (-1, *[1] * (values.ndim - 1)))
         return fnp.where(is_row, values, np.asarray(fill).astype(values.dtype))
+
+    def is_row(self, size: int | None = None) -> Any:
+        """Return for each row, or the first `size` ones, whether it counts."""
+        return fnp.less(np.arange(self.values.shape[0] if size is None else size), self.length)
 
     @property
     def dtype(self) -> Any:
@@ -369,7 +363,7 @@ class TracedSlice(UnknownLength):
         if name == "shape":
             raise refuse("the shape of a slice with traced bounds is traced. Write len(x) in converted code, or stop - "
                          "start")
-        raise AttributeError(name) if name.startswith("__") else _unsupported(name)
+        raise AttributeError(name) if name.startswith("__") else unsupported(name)
 
     def __iter__(self) -> Any:
         raise refuse_bound()
@@ -414,9 +408,7 @@ class TracedSlice(UnknownLength):
                      "functions the array and the bounds")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
-        if method != "__call__":
-            raise _unsupported(f"np.{ufunc.__name__}.{method}")
-        return call(ufunc, *args, **kwargs)
+        return call_ufunc(ufunc, method, *args, **kwargs)
 
     def __array_function__(self, function: Any, _: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return call(function, *args, **kwargs)
@@ -430,10 +422,10 @@ class TracedSlice(UnknownLength):
         spans = [each for each in args if type(each) is TracedSlice]
         ndim = max(each.ndim for each in spans)
         if any(each.ndim != ndim for each in spans):
-            raise _unsupported("an operation of slices with different numbers of axes")
+            raise unsupported("an operation of slices with different numbers of axes")
         shapes: list[tuple[int, ...]] = [() if type(each) is TracedSlice else np.shape(each) for each in args]
         if any(len(shape) > ndim for shape in shapes):
-            raise _unsupported("an operation with an array that has more axes")
+            raise unsupported("an operation with an array that has more axes")
         known = [shape[0] for shape in shapes if len(shape) == ndim and shape[0] != 1]
         if not known and all(each.key == spans[0].key for each in spans):
             size = min(each.values.shape[0] for each in spans)
@@ -465,13 +457,13 @@ class TracedSlice(UnknownLength):
         """Reduce elements along axes, by default all; rows that do not count have the dtype's neutral number."""
         name = function.__name__
         if options:
-            raise _unsupported(f"{name} with {', '.join(sorted(options))}=")
-        if neutral in (_least, _greatest):
+            raise unsupported(f"{name} with {', '.join(sorted(options))}=")
+        if neutral in (_least, greatest):
             self._check_ordered(name)
         axes = self.axes(axis)
         if 0 not in axes:
             return TracedSlice(function(self.values, axis=axes, keepdims=keepdims), self.length, self.key)
-        if neutral in (_least, _greatest):
+        if neutral in (_least, greatest):
             self._check_not_empty(name)
         return function(self.filled(neutral(self.dtype)), axis=axes, keepdims=keepdims)
 
@@ -491,7 +483,7 @@ class TracedSlice(UnknownLength):
     any = partialmethod(_reduce, np.any, lambda _: 0)
     all = partialmethod(_reduce, np.all, lambda _: 1)
     max = partialmethod(_reduce, np.max, _least)
-    min = partialmethod(_reduce, np.min, _greatest)
+    min = partialmethod(_reduce, np.min, greatest)
 
     def mean(self, axis: Any = None, **options: Any) -> Any:
         """Return the mean of elements along axes, by default of all."""
@@ -507,13 +499,6 @@ class TracedSlice(UnknownLength):
         """Return the standard deviation of elements along axes, by default of all."""
         return fnp.sqrt(self.var(axis, ddof, **options))
 
-    def median(self) -> Any:
-        """Return the median of the elements."""
-        self._check_flat("median")
-        rows = self.sorted().values
-        middle = (rows[(self.length - 1) // 2] + rows[self.length // 2]) / 2
-        return fnp.where(fnp.any(fnp.isnan(self.values)), np.nan, middle)
-
     def conj(self) -> TracedSlice:
         """Return the complex conjugates."""
         return TracedSlice(np.conj(self.values), self.length, self.key)
@@ -526,15 +511,15 @@ class TracedSlice(UnknownLength):
     def argmin(self) -> Any:
         """Return the number of the least element."""
         self._check_flat("argmin")
-        return fnp.argmin(self.filled(_greatest(self.dtype)))
+        return fnp.argmin(self.filled(greatest(self.dtype)))
 
     def _check_ordered(self, name: str) -> None:
         if dtypes.is_complex(self.dtype):
-            raise _unsupported(f"{name} of complex numbers")
+            raise unsupported(f"{name} of complex numbers")
 
     def _check_flat(self, name: str) -> None:
         if self.ndim > 1:
-            raise _unsupported(f"{name} of more than one axis")
+            raise unsupported(f"{name} of more than one axis")
         self._check_ordered(name)
         self._check_not_empty(name)
 
@@ -545,32 +530,60 @@ class TracedSlice(UnknownLength):
     def sorted(self) -> TracedSlice:
         """Return the elements in order."""
         self._check_ordered("sort")
-        last = np.nan if dtypes.kind_of(self.dtype) == "f" else _greatest(self.dtype)
+        last = np.nan if dtypes.kind_of(self.dtype) == "f" else greatest(self.dtype)
         return TracedSlice(fnp.sort(self.filled(last), axis=0), self.length, self.key)
 
     def argsort(self) -> TracedSlice:
         """Return the places of the elements in order."""
         self._check_ordered("argsort")
-        last = np.nan if dtypes.kind_of(self.dtype) == "f" else _greatest(self.dtype)
+        last = np.nan if dtypes.kind_of(self.dtype) == "f" else greatest(self.dtype)
         return TracedSlice(fnp.argsort(self.filled(last), axis=0, stable=True), self.length, self.key)
+
+    @property
+    def T(self) -> Any:  # noqa: N802
+        """The transposed matrix, for products."""
+        return FUNCTIONS["transpose"](self)
+
+    def ravel(self) -> TracedSlice:
+        """Return all elements, along one axis."""
+        size = math.prod(self.values.shape[1:])
+        return self if self.ndim == 1 else TracedSlice(fnp.ravel(self.values), self.length * size, (self.key, size))
 
     def dot(self, other: Any) -> Any:
         """Return the product with an array, or another slice."""
-        return _product(self, other)
+        return FUNCTIONS["matmul"](self, other)
 
     def copy(self) -> TracedSlice:
         """Return a copy."""
         return TracedSlice(self.values, self.length, self.key)
+
+    def round(self, decimals: int = 0) -> Any:
+        """Return the elements rounded to a number of decimals."""
+        return TracedSlice(np.round(self.values, decimals), self.length, self.key)
+
+    def clip(self, *bounds: Any) -> Any:
+        """Return the elements, none below or above bounds."""
+        return self.elementwise(np.clip, self, *bounds)
+
+    @property
+    def real(self) -> TracedSlice:
+        """The real parts."""
+        return TracedSlice(np.real(self.values), self.length, self.key)
+
+    @property
+    def imag(self) -> TracedSlice:
+        """The imaginary parts."""
+        return TracedSlice(np.imag(self.values), self.length, self.key)
 
     def astype(self, dtype: Any) -> TracedSlice:
         """Return the elements in another dtype."""
         return TracedSlice(self.values.astype(dtype), self.length, self.key)
 
     def __matmul__(self, other: Any) -> Any:
-        return _product(self, other)
+        return FUNCTIONS["matmul"](self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        return _product(other, self)
+        return FUNCTIONS["matmul"](other, self)
 
     def release(self) -> None:
         """Forget the array that this is a view of, since nothing reads it later."""
@@ -582,101 +595,61 @@ def is_temporary(value: Any) -> bool:
     return type(value) is TracedSlice and sys.getrefcount(value) <= ASSIGNED_AND_PASSED
 
 
-def _product(one: Any, other: Any) -> Any:
-    """Return `one @ other`, of which at least one is a slice."""
-    if type(one) is TracedSlice and one.ndim > 1:
-        if type(other) is TracedSlice:
-            raise _unsupported("a product of two slices with two axes")
-        return TracedSlice(fnp.matmul(one.values, other), one.length, one.key)
-    if type(one) is TracedSlice or len(np.shape(one)) <= 1:
-        lengths = [each.length if type(each) is TracedSlice else np.shape(each)[0] for each in (one, other)]
-        if not (type(one) is type(other) is TracedSlice and one.key == other.key):
-            _check_lengths(*lengths)
-        sides = [each.filled(0) if type(each) is TracedSlice else as_elements(each) for each in (one, other)]
-        size = min(side.shape[0] for side in sides)
-        return fnp.matmul(sides[0][:size], sides[1][:size])
-    raise _unsupported("a product with an array of more than one axis")
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+"""NumPy's functions of slices by their names: those of `slice_functions.py`."""
+_ELEMENTWISE = {each for each in dir(np) if isinstance(getattr(np, each), np.ufunc)} | {
+    "where", "clip", "real", "imag", "nan_to_num", "abs", "sign", "round"}
+_ELEMENTWISE -= {"matmul", "vecdot", "matvec", "vecmat"}
+_REDUCTIONS: dict[np.ufunc, str] = {np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min",
+                                    np.logical_and: "all", np.logical_or: "any"}
 
 
-def _concatenate(parts: Sequence[Any]) -> Any:
-    """Return slices and arrays one after the other; the two sides of one array, cut at a traced place, are as long."""
-    arrays = [each.values if type(each) is TracedSlice else as_elements(each) for each in parts]
-    if len({each.shape[1:] for each in arrays}) > 1 or not arrays[0].ndim:
-        raise _unsupported("concatenate of arrays with different shapes of a row")
-    dtype = np.result_type(*[each.dtype for each in arrays])
-    size = sum(each.shape[0] for each in arrays)
-    whole = _whole_size(parts)
-    places, start = np.arange(size if whole is None else whole), 0
-    result: Any = None
-    for array, part in zip(arrays, parts, strict=True):
-        if array.shape[0]:
-            rows = array.astype(dtype)[fnp.clip(places - start, 0, array.shape[0] - 1)]
-            is_later = fnp.reshape(fnp.greater_equal(places, start), (-1, *[1] * (array.ndim - 1)))
-            result = rows if result is None else fnp.where(is_later, rows, result)
-        start = start + (part.length if type(part) is TracedSlice else array.shape[0])
-    if whole is not None:
-        return result
-    return TracedSlice(result, start, ("concatenate", *[
-        part.key if type(part) is TracedSlice else array.shape[0] for part, array in zip(parts, arrays, strict=True)]))
-
-
-def _whole_size(parts: Sequence[Any]) -> int | None:
-    """Return the length of two parts, `x[:i]` and `x[i:]` in any order; None for others."""
-    keys: list[Any] = [each.key if type(each) is TracedSlice else None for each in parts]
-    if len(keys) != 2 or not all(type(key) is tuple and len(key) == 4 and key[2] is None for key in keys):
-        return None
-    for (start, stop, _, size), (next_start, next_stop, _, next_size) in (keys, keys[::-1]):
-        if start is next_stop is None and stop is next_start and stop is not None and size == next_size and (
-                isinstance(size, int)):
-            return size
-    return None
+def named(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function in the table, by names of NumPy's."""
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        FUNCTIONS.update(dict.fromkeys(names, function))
+        return function
+    return enter
 
 
 def call(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Return the result of a function, of NumPy's or fxgrad.numpy's, for arguments among which there are slices."""
     name = function.__name__
+    if name in _ELEMENTWISE and not kwargs.keys() & {"out", "where"} and not has_traced_slice([*kwargs.values()]):
+        return TracedSlice.elementwise(functools.partial(function, **kwargs), *args)
+    found = FUNCTIONS.get(name)
+    if found is None:
+        raise unsupported(name)
+    if not takes(found, args, kwargs):
+        raise unsupported(f"{name} with these arguments")
+    return found(*args, **kwargs)
+
+
+def takes(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Return whether a function takes these arguments."""
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def call_ufunc(ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
+    """Return the result of a method of a ufunc for arguments among which there are slices."""
     first = args[0]
-    if name in ("dot", "matmul") and len(args) == 2 and not kwargs:
-        return _product(*args)
-    if name in _ELEMENTWISE and not kwargs:
-        return TracedSlice.elementwise(function, *args)
-    if name == "vdot" and len(args) == 2:
-        return _product(first.conj() if type(first) is TracedSlice else fnp.conj(first), args[1])
-    if name in ("concatenate", "hstack") and len(args) == 1 and not kwargs.get("axis", 0) and not kwargs.keys() - {
-            "axis"}:
-        return _concatenate([*first])
-    if name == "append" and len(args) == 2 and not kwargs:
-        return _concatenate([fnp.ravel(each) if type(each) is not TracedSlice else each for each in args])
-    if type(first) is not TracedSlice:
-        raise _unsupported(name)
-    if name in ("sum", "prod", "mean", "var", "std", "any", "all", "max", "min", "amax", "amin", "argmax", "argmin",
-                "copy", "median", "argsort"):
-        return getattr(first, name.removeprefix("a") if name in ("amax", "amin") else name)(*args[1:], **kwargs)
-    if name == "norm" and (first.ndim == 1 or kwargs.keys() == {"axis"}) and len(args) == 1:
-        axis = kwargs.get("axis", 0)
-        found = function(first.filled(0), axis=axis)
-        return TracedSlice(found, first.length, first.key) if 0 not in first.axes(axis) else found
-    if len(args) > 1 or kwargs:
-        raise _unsupported(f"{name} with these arguments")
-    if name == "sort":
-        return first.sorted()
-    if name in ("cumsum", "cumprod") and first.ndim == 1:
-        return TracedSlice(function(first.values), first.length, first.key)
-    if name in ("flip", "flipud"):
-        return first[::-1]
-    if name == "size":
-        return first.size
-    if name == "count_nonzero":
-        return TracedSlice.elementwise(operator.ne, first, 0).sum()
-    raise _unsupported(name)
+    if method == "__call__":
+        return call(ufunc, *args, **kwargs)
+    if type(first) is TracedSlice and len(args) == 1 and not kwargs.keys() - {"axis"} and (
+            kwargs.get("axis", 0) in (0, -first.ndim)):
+        if method == "accumulate":
+            return TracedSlice(ufunc.accumulate(first.values), first.length, first.key)
+        if method == "reduce" and ufunc in _REDUCTIONS:
+            return getattr(first, _REDUCTIONS[ufunc])(axis=0)
+    raise unsupported(f"np.{ufunc.__name__}.{method}")
 
 
-_ELEMENTWISE = {each for each in dir(np) if isinstance(getattr(np, each), np.ufunc)} | {
-    "where", "clip", "real", "imag", "nan_to_num", "abs", "sign", "round"}
-_ELEMENTWISE -= {"matmul", "vecdot", "matvec", "vecmat"}
-
-
-def _unsupported(what: str) -> Exception:
+def unsupported(what: str) -> Exception:
+    """Return the error of something that needs a known length."""
     return refuse(f"{what} does not take a slice with a traced bound, whose length is not known. Go over the items in "
                   "a loop with an `if`")
 

@@ -422,7 +422,7 @@ _LOOP = "does not take a slice with a traced bound, whose length is not known. G
     (operator_on_a_slice, _CHANGES),
     (shape_of_a_slice, (
         "the shape of a slice with traced bounds is traced. Write len(x) in converted code, or stop - start")),
-    (stacked_slices, f"stack {_LOOP}"),
+    (stacked_slices, f"stack along a first axis {_LOOP}"),
     (greatest_complex_number, f"max of complex numbers {_LOOP}"),
     (sorted_complex_numbers, f"sort of complex numbers {_LOOP}"),
     (slice_in_array, ("`x[a:b] in y` has a traced bound, and compares element by element. Write np.any(y == x[a:b]), "
