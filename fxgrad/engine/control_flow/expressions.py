@@ -220,13 +220,13 @@ class ExpressionRewriter(ast.NodeTransformer):
         return node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
+        if len(node.ops) > 1:
+            return self._chain(node)
         name, kind, other = compared_with_none(node), type(node.ops[0]), node.comparators[0]
         is_identity = kind in (ast.Is, ast.IsNot)
         if name in self._optional or (is_identity and is_none(other)):
             left = load(name, node) if name in self._optional else self.visit(node.left)
             found = call_operator("is_none", [left], node)
-        elif len(node.ops) > 1:
-            return self._chain(node)
         elif kind in (ast.In, ast.NotIn):
             found = call_operator("contains", [self.visit(other), self.visit(node.left)], node)
         elif is_identity and isinstance(other, ast.Constant) and isinstance(other.value, bool):
@@ -246,7 +246,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         middle = node.comparators[0]
         first, second = self.visit(node.left), self.visit(middle)
         left, right = self._new("left"), self._new("right")
-        pair = placed(ast.Compare(load(left, node.left), [node.ops[0]], [load(right, middle)]), node)
+        pair = self.visit(placed(ast.Compare(load(left, node.left), [node.ops[0]], [load(right, middle)]), node))
         rest = self.visit(placed(ast.Compare(load(right, middle), node.ops[1:], node.comparators[1:]), node))
         both = call_operator("boolean", [constant("and", node), pair, thunk(rest)], node)
         return placed(ast.Call(make_lambda([left, right], both), [first, second], []), node)
