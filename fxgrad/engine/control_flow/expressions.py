@@ -37,7 +37,7 @@ class ExpressionRewriter(ast.NodeTransformer):
     def __init__(self, node: FunctionNode, around: Collection[str]) -> None:
         self._parameters = parameter_names(node.args)
         self._own: set[str] = set()  # names of the function itself
-        self._around = {*around}  # names of the functions around
+        self._around = {*around}.difference(self._parameters)  # names of the functions around
         self._global: set[str] = set()  # names that it declares
         self._outer: set[str] = set()
         self._optional: set[str] = set()  # names that may be None, as the code says
