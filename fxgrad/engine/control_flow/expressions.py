@@ -441,14 +441,10 @@ class ExpressionRewriter(ast.NodeTransformer):
         parts: list[ast.expr] = []
         for each in node.values:
             if isinstance(each, ast.FormattedValue):
-                spec = each.format_spec
-                if spec is not None and not all(isinstance(part, ast.Constant) for part in walk_tree(spec)
-                                                if isinstance(part, ast.expr) and part is not spec):
-                    visited: ast.expr = self.generic_visit(node)  # type: ignore[assignment]
-                    return visited
-                text = "" if spec is None else "".join(part.value for part in spec.values)  # type: ignore[attr-defined]
-                parts.append(placed(ast.Tuple([self.visit(each.value), constant(text, each), constant(
-                    "" if each.conversion == -1 else chr(each.conversion), each)], ast.Load()), each))
+                spec = constant("", each) if each.format_spec is None else self.visit(each.format_spec)
+                conversion = "" if each.conversion == -1 else chr(each.conversion)
+                parts.append(placed(ast.Tuple([self.visit(each.value), spec, constant(
+                    conversion, each)], ast.Load()), each))
             else:
                 parts.append(each)
         return call_operator("text", parts, node)

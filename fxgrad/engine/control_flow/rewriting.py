@@ -420,8 +420,9 @@ class _Rewriter(ExpressionRewriter, ast.NodeTransformer):  # the linter knows vi
         message: ast.expr = constant(None, node.test)
         source = constant("" if node.msg is None else ast.unparse(node.msg), node.test)
         if node.msg is not None:
-            message = thunk(self._formatted(node.msg) if isinstance(node.msg, ast.JoinedStr) else self.visit(node.msg))
-            node.msg = self.visit(copy_tree(node.msg))
+            text = copy_tree(node.msg)
+            message = thunk(self._formatted(text) if isinstance(text, ast.JoinedStr) else self.visit(text))
+            node.msg = self.visit(node.msg)
         node.test = call_operator("assertion", [self.visit(node.test), message, source], node.test)
         return node
 
