@@ -12,16 +12,7 @@ from fxgrad.engine.control_flow.changes import changed_by_call
 from fxgrad.engine.control_flow.jumps import RaisedFlag, UnsetFlags
 from fxgrad.engine.control_flow.mutators import STORING_METHODS
 from fxgrad.engine.control_flow.names import FunctionNode, arrays_of, dotted, has_walrus, parameter_names
-from fxgrad.engine.control_flow.nodes import (
-    call_operator,
-    constant,
-    load,
-    make_lambda,
-    operator,
-    placed,
-    store,
-    thunk,
-)
+from fxgrad.engine.control_flow.nodes import call_operator, constant, load, make_lambda, operator, placed, store, thunk
 from fxgrad.engine.control_flow.optional import compared_with_none, is_none, names_set_if
 from fxgrad.engine.control_flow.rows import LastRows, NumberedRows, is_transposed
 from fxgrad.engine.user_source import copy_tree, walk_tree
