@@ -19,7 +19,16 @@ from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
 from fxgrad.engine.control_flow.aliases import ASSIGNED, Shared, count_marks, loans, note_array_change
 from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
-from fxgrad.engine.control_flow.items import ListItems, Place, has_unknown_bound, mutable, select_place
+from fxgrad.engine.control_flow.items import (
+    ListItems,
+    Place,
+    as_number,
+    entries_of,
+    from_front,
+    has_unknown_bound,
+    mutable,
+    select_place,
+)
 from fxgrad.engine.control_flow.ownership import (
     Item,
     Slot,
@@ -227,34 +236,12 @@ class ArrayItems(Place):
             return
         base = value.base if isinstance(value, np.ndarray) else getattr(
             value.values if type(value) is TracedSlice else value, "viewed", None)
-        is_part = base is self._cell.cell_contents and sys.getrefcount(value) == ASSIGNED  # as in x[i] = x[j]
         if type(base) is Shared and len(base.sources) == 1:
-            is_part = base.sources[0] is self._cell.cell_contents and sys.getrefcount(value) == ASSIGNED
+            base = base.sources[0]
+        is_part = base is self._cell.cell_contents and sys.getrefcount(value) == ASSIGNED  # as in x[i] = x[j]
         del base
-        around = block.get()
-        if type(self._cell) is Item:
-            self._cell.check(self._name)
-        if self.depth is not None and around is not None and not is_carried(self._cell, self._name, self.depth):
-            if not around.cells:
-                raise refuse(f"the array of `{self._name}` changes in an expression that {around.text} chooses. Write "
-                             "an `if` statement")
-            raise refuse(f"{self._name}[...] = v changes the array of `{self._name}`, which belongs to a scope "
-                         f"outside, inside {around.text}, which is traced once and may run never or often. Pass "
-                         f"`{self._name}` as an argument")
-        if not is_sole(self._cell, beside=int(is_part)):
-            if around is not None and any(self._cell is each for loan in loans.get() for each in loan.outside):
-                raise refuse(f"{self._name}[...] = v changes an array of the caller inside {around.text}, which does "
-                             "not give it back: an expression, the condition of a `while`, or a call by another name. "
-                             "Call the function in a statement of its own, and use the result")
-            name, others, then = self._name, "another name, a container or a view", ""
-            if type(getattr(self._cell.cell_contents, "viewed", None)) is Tracer and not self._is_parameter:
-                raise refuse(f"{name}[...] = v changes the array of `{name}`, which is a view of another array, and "
-                             f"NumPy would change both. Write x[i][j] = v in the place of {name} = x[i] and {name}[j] "
-                             f"= v; or {name} = {name}.copy() before")
-            if self._is_parameter:
-                others, then = "the caller, another name or a view", f", and return {name}"
-            raise refuse(f"{name}[...] = v changes the array of `{name}`, which {others} has too and would see change "
-                         f"in NumPy. Write {name} = {name}.copy() before{then}")
+        self._check_given_back()
+        self._check_sole(beside=int(is_part))
         if chosen:
             index, value = places_and_values(self._cell.cell_contents, index, value)
         elif mask is None and (has_unknown_bound(index) or type(value) is TracedSlice):
@@ -264,6 +251,38 @@ class ArrayItems(Place):
         self._cell.cell_contents = _updated(self._cell.cell_contents, index, value, "drop" if chosen else None)
         if self._name.replace(".", "").isidentifier():
             note_names({self._name: self._cell.cell_contents}, [self._cell.cell_contents])
+
+    def _check_given_back(self) -> None:
+        """Raise if a block around would not give the new array to the place that has it."""
+        around = block.get()
+        if type(self._cell) is Item:
+            self._cell.check(self._name)
+        if self.depth is None or around is None or is_carried(self._cell, self._name, self.depth):
+            return
+        if not around.cells:
+            raise refuse(f"the array of `{self._name}` changes in an expression that {around.text} chooses. Write "
+                         "an `if` statement")
+        raise refuse(f"{self._name}[...] = v changes the array of `{self._name}`, which belongs to a scope "
+                     f"outside, inside {around.text}, which is traced once and may run never or often. Pass "
+                     f"`{self._name}` as an argument")
+
+    def _check_sole(self, beside: int) -> None:
+        """Raise if another place has the array too, and would see change in NumPy; but for references `beside` it."""
+        if is_sole(self._cell, beside):
+            return
+        around, name = block.get(), self._name
+        if around is not None and any(self._cell is each for loan in loans.get() for each in loan.outside):
+            raise refuse(f"{name}[...] = v changes an array of the caller inside {around.text}, which does "
+                         "not give it back: an expression, the condition of a `while`, or a call by another name. "
+                         "Call the function in a statement of its own, and use the result")
+        if type(getattr(self._cell.cell_contents, "viewed", None)) is Tracer and not self._is_parameter:
+            raise refuse(f"{name}[...] = v changes the array of `{name}`, which is a view of another array, and "
+                         f"NumPy would change both. Write x[i][j] = v in the place of {name} = x[i] and {name}[j] "
+                         f"= v; or {name} = {name}.copy() before")
+        others, then = ("the caller, another name or a view", f", and return {name}") if self._is_parameter else (
+            "another name, a container or a view", "")
+        raise refuse(f"{name}[...] = v changes the array of `{name}`, which {others} has too and would see change "
+                     f"in NumPy. Write {name} = {name}.copy() before{then}")
 
     @property
     def value(self) -> Any:
@@ -323,8 +342,7 @@ class ArrayRows(Place):
         self._assign(..., value, lambda row: row)
 
     def _assign(self, index: Any, value: Any, read: Callable[[Any], Any]) -> None:
-        number = self._index.astype("int32") if self._index.dtype == np.bool_ else self._index
-        number = fnp.where(number < 0, number + len(self._rows), number)
+        number = from_front(as_number(self._index), len(self._rows))
         for place, row in enumerate(self.wholes):
             row[index] = _where(number == place, value, read(row.value))
 
@@ -352,7 +370,7 @@ class Part(Place):
 
     def entries(self) -> tuple[Any, ...]:
         """Return the entries of the index in the array, of a part of a part those of both."""
-        own = self._index if isinstance(self._index, tuple) else (self._index,)
+        own = entries_of(self._index)
         return (*self._whole.entries(), *own) if type(self._whole) is Part else own
 
     def is_of_array(self) -> bool:
@@ -373,7 +391,7 @@ class Part(Place):
                        for each in (one, two)):
                 break  # the axes of what follows are not known
             if not isinstance(one, slice) and not isinstance(two, slice):
-                differs = _from_front(one, size) != _from_front(two, size)
+                differs = _number_from_front(one, size) != _number_from_front(two, size)
             elif has_unknown_bound((one, two)) or is_unknown(one) or is_unknown(two):
                 continue
             else:
@@ -388,9 +406,8 @@ class Part(Place):
         return _Operand(item(self._whole[self._index].elements, index))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        parts = self._index if isinstance(self._index, tuple) else (self._index,)
-        if not all(part is None or part is Ellipsis or isinstance(part, slice) or not np.shape(part)
-                   for part in parts):
+        if not all(each is None or each is Ellipsis or isinstance(each, slice) or not np.shape(each)
+                   for each in entries_of(self._index)):
             raise refuse("x[index][...] = v with an array of indices changes a copy, and not x. Write one index, "
                          "x[index, ...] = v")
         if type(value) is Tracer and sys.getrefcount(value) == ASSIGNED:  # as in row[1:] = row[:-1]
@@ -498,16 +515,16 @@ def with_values(names: FunctionType) -> None:
             cell.cell_contents = found.value
 
 
-def _from_front(place: Any, size: int) -> Any:
+def _number_from_front(place: Any, size: int) -> Any:
     """Return the number of an element, counted from the front."""
     if is_unknown(place):
-        return fnp.where(fnp.less(place, 0), place + size, place)
+        return from_front(place, size)
     return operator.index(place) % size
 
 
 def _selected(index: Any, size: int) -> list[int]:
     """Return the first and the last element that an index or a slice selects, counted from the front."""
-    numbers = range(size)[index] if isinstance(index, slice) else [_from_front(index, size)]
+    numbers = range(size)[index] if isinstance(index, slice) else [_number_from_front(index, size)]
     return sorted({numbers[0], numbers[-1]}) if numbers else []
 
 

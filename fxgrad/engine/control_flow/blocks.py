@@ -15,6 +15,8 @@ from fxgrad.engine.user_lines import at_user_line, line_at, running_place
 from fxgrad.errors import ConcretizationError, ControlFlowError, MutationError
 
 Thunk = Callable[[], Any]
+Cells = Mapping[str, CellType]
+"""Variables by their names: what functions of converted code share with the one around."""
 
 
 class Change(NamedTuple):
@@ -51,7 +53,7 @@ class Block:
         self.of_turn: dict[int, Any] = {}
         self.alone: dict[int, int] = {}  # how many references there are to arrays that only one name has
         self.changed: ChangeLog = {}
-        self.cells: Mapping[str, CellType] = {}  # the variables of a statement's block
+        self.cells: Cells = {}  # the variables of a statement's block
         self.before: Mapping[str, Any] = {}  # their values before it
         self.live: Sequence[str] = ()  # those that the block gives new values
         self.is_side = False  # of a branch between statements, which a check can take the place of

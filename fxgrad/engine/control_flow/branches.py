@@ -14,7 +14,7 @@ import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check_raise
-from fxgrad.engine.control_flow.blocks import UNSET, Block, SideRaisesError, block, refuse, undo
+from fxgrad.engine.control_flow.blocks import UNSET, Block, Cells, SideRaisesError, block, refuse, undo
 from fxgrad.engine.control_flow.containers import note_choice
 from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.control_flow.ownership import (
@@ -30,6 +30,7 @@ from fxgrad.engine.control_flow.ownership import (
 )
 from fxgrad.engine.control_flow.printing import template
 from fxgrad.engine.control_flow.structures import (
+    NOTHING,
     Flat,
     Kept,
     OptionalParts,
@@ -51,8 +52,6 @@ from fxgrad.engine.control_flow.structures import (
 )
 from fxgrad.engine.control_flow.variables import (
     ITEMS,
-    NOTHING,
-    Cells,
     Containers,
     Names,
     TracedFunction,
@@ -71,7 +70,7 @@ from fxgrad.engine.control_flow.variables import (
     with_outputs,
     write,
 )
-from fxgrad.engine.core.avals import PYTHON_SCALARS, Literal, array_aval
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, array_aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import has_effects
 from fxgrad.engine.frontend.flat import TracedCall
@@ -304,65 +303,18 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Conta
 
     Only for the condition `returned` may a side leave the user's variables without values.
     """
-    then, second_side = sides
-    results: Values = {}
-    recipes: tuple[list[Any], list[Any]] = ([], [])
-    waiting: list[tuple[str, list[Any], list[int], TreeDef]] = []
-    for name in then.values:
-        one, two = then.values[name], second_side.values[name]
-        objects = [side.kept.get(name) for side in sides]
-        if holds_same(*objects):  # the lists from before stay the objects that they are
-            one, two = objects
-        if one is None and two is None:
-            continue
-        if one is None or two is None:
-            if not is_generated(name) and returned is not (one is None):
-                raise refuse(f"`{name}` is set only if {_case(what, one is not None)}, and it is used after. Set it on "
-                             "both sides, or before")
-            whole = one or two
-            assert whole is not None
-            one = two = whole
-        if name.startswith(ITEMS) and lengths_differ(one, two):
-            raise refuse(f"{containers.shown(name)} is {count_items(one)} if {_case(what, True)}, and "
-                         f"{count_items(two)} otherwise. Both sides must leave as many items: choose a value first "
-                         "and change the list after the block; or begin with an array of the greatest length, write "
-                         "x[n] = v and n += 1 in the place of .append(v), and read x[:n]")
-        avals = [*zip(one.avals, two.avals, strict=False)]
-        if one.structure == two.structure:
-            avals = [number_types(first, second, each)
-                for first, second, each in zip(one.leaves, two.leaves, avals, strict=True)]
-        if one.structure != two.structure or any((first is None) != (second is None) for first, second in avals):
-            raise refuse(f"{_differing(name, what, str(one), str(two))}. {_way_for(one, two)}")
-        leaves: list[Any] = []
-        open_leaves = []
-        for number, (first, second) in enumerate(zip(one.leaves, two.leaves, strict=True)):
-            lacks = [side.values[name] is None for side in sides]
-            if avals[number][0] is None:
-                if not is_equal(first, second):
-                    raise refuse(f"{_differing(name, what, word_for(first), word_for(second))}. Only arrays and "
-                                 f"numbers can be chosen by a traced condition{way_for_objects(first, second)}")
-                leaves.append(first)
-            elif _is_same(first, second) and not any(lacks) and (
-                    type(first) is not Tracer or not first.tape.closed):
-                leaves.append(first)
-            else:
-                aval = joined_aval(*avals[number])  # type: ignore[arg-type]
-                if aval is None:
-                    raise refuse(f"{_differing(name, what, *map(str, avals[number]))}. Both "
-                                 "sides must give arrays of one shape")
-                open_leaves.append(number)
-                leaves.append(first)
-                for side, flat, recipe, lack in zip(sides, (one, two), recipes, lacks, strict=True):
-                    recipe.append((None if lack else side.places[id(flat), number], aval))
-        waiting.append((name, leaves, open_leaves, one.structure))
+    joined = {name: _join(name, what, sides, pair) for name in sides[0].values
+              if (pair := _values_to_join(name, what, sides, containers, returned)) is not None}
+    recipes = [[recipe for each in joined.values() for recipe in each.recipes[number]] for number in (0, 1)]
     programs = [with_outputs(side.traced.program, recipe) for side, recipe in zip(sides, recipes, strict=True)]
     out_tree = tree.structure([0] * len(recipes[0]))
-    joined = join_branches(what, [_nothing, _nothing], ["true", "false"], [
+    branches = join_branches(what, [_nothing, _nothing], ["true", "false"], [
         TracedCall(program, side.traced.captured, out_tree) for program, side in zip(programs, sides, strict=True)])
-    bound = _bind_choice(predicate, joined.programs, joined.captured)
+    bound = _bind_choice(predicate, branches.programs, branches.captured)
     outputs = iter(bound)
-    for name, leaves, open_leaves, structure in waiting:
-        for number in open_leaves:
+    results: Values = {}
+    for name, (structure, leaves, chosen, _) in joined.items():
+        for number in chosen:
             output = mark_shared(next(outputs), [side.shared.get((name, number)) for side in sides])
             leaves[number] = as_chosen(leaves[number], output)
         results[name] = unflatten(structure, leaves)
@@ -371,6 +323,65 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Conta
             each for side in sides for each in side.outer[name] if id(each) not in stay])
     note_names(results, [each for each in bound if each is not predicate])
     return results
+
+
+def _values_to_join(name: str, what: str, sides: Sequence[_Side], containers: Containers, returned: bool | None,
+                    ) -> tuple[Flat, Flat] | None:
+    """Return the values of a name on two sides; None if it has none on either."""
+    one, two = (side.values[name] for side in sides)
+    objects = [side.kept.get(name) for side in sides]
+    if holds_same(*objects):  # the lists from before stay the objects that they are
+        one, two = objects
+    if one is None and two is None:
+        return None
+    if one is None or two is None:
+        if not is_generated(name) and returned is not (one is None):
+            raise refuse(f"`{name}` is set only if {_case(what, one is not None)}, and it is used after. Set it on "
+                         "both sides, or before")
+        one = two = one or two
+    assert one is not None
+    assert two is not None
+    if name.startswith(ITEMS) and lengths_differ(one, two):
+        raise refuse(f"{containers.shown(name)} is {count_items(one)} if {_case(what, True)}, and "
+                     f"{count_items(two)} otherwise. Both sides must leave as many items: choose a value first "
+                     "and change the list after the block; or begin with an array of the greatest length, write "
+                     "x[n] = v and n += 1 in the place of .append(v), and read x[:n]")
+    return one, two
+
+
+class _Joined(NamedTuple):
+    """A value by its leaves: those that are `chosen` are outputs of two programs, which the `recipes` make."""
+
+    structure: TreeDef
+    leaves: list[Any]
+    chosen: list[int]
+    recipes: tuple[list[tuple[int | None, Aval]], list[tuple[int | None, Aval]]]
+
+
+def _join(name: str, what: str, sides: Sequence[_Side], values: tuple[Flat, Flat]) -> _Joined:
+    """Join the values of a name on two sides; raise if their structures or types do not fit together."""
+    one, two = values
+    avals = [*zip(one.avals, two.avals, strict=False)]
+    if one.structure == two.structure:
+        avals = [number_types(*each) for each in zip(one.leaves, two.leaves, avals, strict=True)]
+    if one.structure != two.structure or any((first is None) != (second is None) for first, second in avals):
+        raise refuse(f"{_differing(name, what, str(one), str(two))}. {_way_for(one, two)}")
+    joined = _Joined(one.structure, [*one.leaves], [], ([], []))
+    lacks = [side.values[name] is None for side in sides]
+    for number, (first, second) in enumerate(zip(one.leaves, two.leaves, strict=True)):
+        if avals[number][0] is None:
+            if not is_equal(first, second):
+                raise refuse(f"{_differing(name, what, word_for(first), word_for(second))}. Only arrays and "
+                             f"numbers can be chosen by a traced condition{way_for_objects(first, second)}")
+        elif not _is_same(first, second) or any(lacks) or (type(first) is Tracer and first.tape.closed):
+            aval = joined_aval(*avals[number])  # type: ignore[arg-type]
+            if aval is None:
+                raise refuse(f"{_differing(name, what, *map(str, avals[number]))}. Both "
+                             "sides must give arrays of one shape")
+            joined.chosen.append(number)
+            for side, flat, recipe, lack in zip(sides, values, joined.recipes, lacks, strict=True):
+                recipe.append((None if lack else side.places[id(flat), number], aval))
+    return joined
 
 
 _JUMP = "traced `break`, `continue` or `return` came before"

@@ -18,6 +18,7 @@ from fxgrad.engine.control_flow.branches import choose, choose_at_hand
 from fxgrad.engine.control_flow.calls import called, replacements
 from fxgrad.engine.control_flow.conditions import boolean, boolean_of, not_
 from fxgrad.engine.control_flow.containers import fresh
+from fxgrad.engine.control_flow.items import from_front
 from fxgrad.engine.control_flow.numbers import as_int
 from fxgrad.engine.control_flow.sequences import Sequences
 from fxgrad.engine.control_flow.slices import TracedSlice, item
@@ -176,7 +177,7 @@ def _sort(owner: list[Any], /, **kwargs: Any) -> None:
 def _pop(owner: list[Any], /, *args: Any) -> Any:
     if not args or not is_unknown(args[0]):
         return owner.pop(*args)
-    number = fnp.where(args[0] < 0, args[0] + len(owner), args[0])
+    number = from_front(args[0], len(owner))
     found = item(owner, number)
     owner[:] = [choose("if", number <= place, lambda place=place: owner[place + 1],  # type: ignore[misc]
                        lambda place=place: owner[place]) for place in range(len(owner) - 1)]  # type: ignore[misc]

@@ -6,7 +6,7 @@ The names are those of its syntax tree: of its own variables, and of the functio
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fxgrad.engine.control_flow.mutators import FOLLOWED_FUNCTIONS, FOLLOWED_METHODS
@@ -22,6 +22,7 @@ from fxgrad.engine.control_flow.names import (
     is_generated,
     nested_functions,
     parameter_names,
+    read_names,
     walk_scope,
 )
 from fxgrad.engine.user_source import walk_tree
@@ -105,6 +106,59 @@ class Changes(NamedTuple):
     passed: list[tuple[str, ast.expr, int | str]]
     reads: set[str]
     rebound: set[str]
+
+
+class NestedFunctions:
+    """What functions change that are nested in a function, or defined around it: variables of `visible` names.
+
+    `changes` are those of each, by its name. If the function `has_rows`, they are read through functions of their loop.
+    """
+
+    def __init__(self, changes: Mapping[str, Changes], visible: Collection[str] = (), *, has_rows: bool = False,
+                 ) -> None:
+        self.changes, self._visible, self._has_rows = changes, visible, has_rows
+
+    def inside(self, own: Collection[str], around: Collection[str], nested: Iterable[FunctionNode], *,
+               has_rows: bool) -> NestedFunctions:
+        """Return those in a function with names of its `own` and others `around`, in which more are `nested`."""
+        changes = {name: each for name, each in self.changes.items() if name not in own}
+        changes |= {each.name: changes_by(each) for each in nested
+                    if isinstance(each, ast.FunctionDef) and each.name in own}
+        return NestedFunctions(changes, {*own, *around}, has_rows=has_rows)
+
+    def _read_in(self, body: Nodes) -> set[str]:
+        """Return the names of those that a block reads, and of those that these read."""
+        if not self.changes:
+            return set()
+        found, waiting = set(), [*read_names(body) & self.changes.keys()]
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += self.changes[name].reads & self.changes.keys()
+        return found
+
+    def changes_read_in(self, body: Nodes) -> list[Changes]:
+        """Return the changes of those that a block reads, by their names."""
+        return [self.changes[name] for name in sorted(self._read_in(body))]
+
+    def changed_by(self, body: Nodes) -> set[str]:
+        """Return the names whose arrays they change that a block reads."""
+        return set[str]().union(*(each.stored for each in self.changes_read_in(body))).intersection(self._visible)
+
+    def rebound_by(self, body: Nodes) -> set[str]:
+        """Return the names that they rebind that a block reads."""
+        return set[str]().union(*(each.rebound for each in self.changes_read_in(body))).intersection(self._visible)
+
+    def places_in(self, body: Nodes) -> set[str]:
+        """Return the names that they rebind that a block reads, or whose arrays they change or pass.
+
+        So are those whose arrays have rows that the block reads.
+        """
+        passed = {name for each in self.changes_read_in(body) for name, *_ in each.passed}
+        if self._has_rows:
+            passed.update(name for node in walk_scope(body) if isinstance(node, ast.Name) for name in arrays_of(node))
+        return self.changed_by(body) | self.rebound_by(body) | passed.intersection(self._visible)
 
 
 def with_methods(nodes: Iterable[ast.AST]) -> list[FunctionNode]:

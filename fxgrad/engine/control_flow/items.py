@@ -37,7 +37,7 @@ def select(container: Any, index: Any) -> Any:
     """Return `container[index]`; a traced index selects from NumPy arrays and lists of numbers too."""
     if type(index) in (slice, tuple) and has_unknown_bound(index):
         raise refuse_bound()
-    parts = index if isinstance(index, tuple) else (index,)
+    parts = entries_of(index)
     if container is np.r_ or container is np.c_:
         return _joined(container, parts)
     if type(index) is ChosenMember and isinstance(container, dict):
@@ -56,7 +56,7 @@ def select(container: Any, index: Any) -> Any:
                 rows = zip(*(one.leaves for one in flat), strict=True)
                 return unflatten(flat[0].structure, [select([*row], index) for row in rows])
             try:
-                return may_be(stacked(container)[_as_number(index)], container)
+                return may_be(stacked(container)[as_number(index)], container)
             except (TypeError, ValueError):
                 raise refuse(f"a traced index selects from a {type(container).__name__} whose items are not arrays of "
                              "one shape. Keep them in one array, or choose with fxgrad.lax.switch") from None
@@ -86,8 +86,8 @@ def _zeros_like(value: Any) -> Any:
 
 def has_unknown_bound(index: Any) -> bool:
     """Return whether a bound of a slice in an index is traced."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(part, slice) and any(map(is_unknown, (part.start, part.stop, part.step))) for part in parts)
+    return any(isinstance(each, slice) and any(map(is_unknown, (each.start, each.stop, each.step)))
+               for each in entries_of(index))
 
 
 def refuse_bound() -> ControlFlowError:
@@ -96,9 +96,19 @@ def refuse_bound() -> ControlFlowError:
                   "fxgrad.lax.dynamic_slice(x, (start,), (length,)), or go over the items in a loop with an `if`")
 
 
-def _as_number(index: Any) -> Any:
+def entries_of(index: Any) -> tuple[Any, ...]:
+    """Return the entries of an index, one or several."""
+    return index if isinstance(index, tuple) else (index,)
+
+
+def as_number(index: Any) -> Any:
     """Return a traced index of a list; there True is 1, and no mask."""
     return index.astype("int32") if getattr(index, "dtype", None) == np.bool_ else index
+
+
+def from_front(number: Any, size: Any) -> Any:
+    """Return a traced index of an axis or a list as the number of the element; negative ones count from the end."""
+    return fnp.where(fnp.less(number, 0), number + size, number)
 
 
 # --- objects that change ----------------------------------------------------------------------------------------------
@@ -173,16 +183,14 @@ class ListItems:
             raise refuse("a traced index selects an item of a list to assign, and the items and the value are not "
                          "arrays of one shape. Keep them in one array, and write x[i] = v") from None
         sources = [*self.items, value]
-        self.items[:] = [may_be(each, sources) for each in fnp.unstack(whole[:-1].at[_as_number(index)].set(whole[-1]))]
+        self.items[:] = [may_be(each, sources) for each in fnp.unstack(whole[:-1].at[as_number(index)].set(whole[-1]))]
 
 
 class _Rows(Place):
     """The containers of a list of lists, of which a traced index selects one: its items are read and assigned."""
 
     def __init__(self, rows: Sequence[Any], index: Any) -> None:
-        self._rows = rows
-        number = _as_number(index)
-        self._number = fnp.where(number < 0, number + len(rows), number)
+        self._rows, self._number = rows, from_front(as_number(index), len(rows))
 
     def __getitem__(self, index: Any) -> Any:
         inner = [select_place(row, index) for row in self._rows]

@@ -29,7 +29,7 @@ from fxgrad.engine.control_flow.names import (
 from fxgrad.engine.control_flow.nodes import assign, constant, load, placed
 from fxgrad.engine.user_source import walk_tree
 
-Block = list[ast.stmt]
+Body = list[ast.stmt]
 
 
 class UnsetFlags(ast.Name):
@@ -49,7 +49,7 @@ def unset(flags: Sequence[str], at: ast.AST) -> UnsetFlags:
     return node
 
 
-def _unless(flags: Iterable[str], block: Block) -> ast.If:
+def _unless(flags: Iterable[str], block: Body) -> ast.If:
     """Return the branch that runs a block if none of `flags` is set.
 
     `returned` of a branch is the value of its condition for which the function has returned after it, if there is one.
@@ -93,14 +93,14 @@ class JumpLowering:
         self._ends_by_raise = False  # whether a branch in a `while` only raises
         self._outside: set[str] = set()  # names that belong to scopes around
 
-    def function(self, body: Block) -> Block:
+    def function(self, body: Body) -> Body:
         """Return the body of a function with at most one `return`, as its last statement."""
         self._outside = {name for node in walk_scope(body) if isinstance(node, ast.Global | ast.Nonlocal)
                          for name in node.names}
         lowered = self._function(body)
         return [assign(RAISED, constant(False, body[0]), body[0]), *lowered] if self._ends_by_raise else lowered
 
-    def _function(self, body: Block) -> Block:
+    def _function(self, body: Body) -> Body:
         last = body[-1]
         if isinstance(last, ast.Return) and not _returns(body[:-1]):
             return [*self._block(body[:-1], None)[0], last]
@@ -111,9 +111,9 @@ class JumpLowering:
         result = placed(ast.Return(load(RESULT, last)), last)
         return [assign(RETURNED, constant(False, body[0]), body[0]), *lowered, result]
 
-    def _block(self, statements: Sequence[ast.stmt], loop: tuple[str, str] | None) -> tuple[Block, set[str]]:
+    def _block(self, statements: Sequence[ast.stmt], loop: tuple[str, str] | None) -> tuple[Body, set[str]]:
         """Return a block without jumps, and the flags that it may set."""
-        out: Block = []
+        out: Body = []
         for number, statement in enumerate(statements):
             rest = statements[number + 1:]
             if isinstance(statement, ast.Return):
@@ -155,7 +155,7 @@ class JumpLowering:
             return out, jumps | more
         return out, set()
 
-    def _if(self, out: Block, statement: ast.If, rest: Sequence[ast.stmt], loop: tuple[str, str] | None,
+    def _if(self, out: Body, statement: ast.If, rest: Sequence[ast.stmt], loop: tuple[str, str] | None,
             ) -> tuple[set[str], Sequence[ast.stmt]]:
         """Append a branch; what follows moves into the side that alone reaches it.
 
@@ -186,7 +186,7 @@ class JumpLowering:
         self._mark_raise(out)
         return jumps | more, rest
 
-    def _mark_raise(self, out: Block) -> None:
+    def _mark_raise(self, out: Body) -> None:
         """Mark the branch at the end of a block if one side only raises: `raises` is the condition of that side."""
         branch = out[-1]
         assert isinstance(branch, ast.If)
@@ -204,7 +204,7 @@ class JumpLowering:
             out[-1:] = [assign(name, test, test), assign(RAISED, either, test), branch]
             branch.test = load(name, test)
 
-    def _loop(self, out: Block, statement: ast.While | ast.For, rest: Sequence[ast.stmt],
+    def _loop(self, out: Body, statement: ast.While | ast.For, rest: Sequence[ast.stmt],
               ) -> tuple[set[str], Sequence[ast.stmt]]:
         self._count += 1
         stops, skips, ended = (f"~{word} {self._count}" for word in ("stops", "skips", "ended"))
@@ -249,7 +249,7 @@ class JumpLowering:
             rest = [*statement.orelse, *rest]
         return jumps & {RETURNED}, rest
 
-    def _try(self, out: Block, statement: ast.Try, loop: tuple[str, str] | None) -> set[str]:
+    def _try(self, out: Body, statement: ast.Try, loop: tuple[str, str] | None) -> set[str]:
         self._tries += 1
         body, jumps = self._block(statement.body, loop)
         other, more = self._block(statement.orelse, loop)
@@ -265,7 +265,7 @@ class JumpLowering:
         out.append(placed(ast.Try(body, handlers, other, final), statement))
         return jumps | more | found
 
-    def _match(self, out: Block, statement: ast.Match, loop: tuple[str, str] | None) -> set[str]:
+    def _match(self, out: Body, statement: ast.Match, loop: tuple[str, str] | None) -> set[str]:
         jumps: set[str] = set()
         cases = []
         for case in statement.cases:
@@ -275,7 +275,7 @@ class JumpLowering:
         out.append(placed(ast.Match(statement.subject, cases), statement))
         return jumps
 
-    def _by_operands(self, statement: ast.If) -> tuple[Block, ast.If]:
+    def _by_operands(self, statement: ast.If) -> tuple[Body, ast.If]:
         """Return a branch on `a and (x := b)`, or with `or`, as branches of which that on `b` alone sets `x`.
 
         A side that several of them reach is copied if it computes nothing. Otherwise they set a flag and come before
@@ -290,7 +290,7 @@ class JumpLowering:
         flag = f"~decided {self._count}"
         names = {name: f"~{name} {self._count}"
                  for name in bound_names(test) - bound_names(_operands(test)[0]) - self._outside}
-        sides: list[Block] = []
+        sides: list[Body] = []
         for when, side in (True, statement.body), (False, statement.orelse):
             bound = {name: names[name] for name in sorted(_bound_if(test, when) & names.keys())}
             if only_raises(side):
@@ -354,50 +354,50 @@ def _may_skip_walrus(test: ast.expr) -> TypeGuard[ast.BoolOp]:
     return isinstance(test, ast.BoolOp) and (any(map(has_walrus, test.values[1:])) or _may_skip_walrus(test.values[0]))
 
 
-def _forget(names: Iterable[str], at: ast.AST) -> Block:
+def _forget(names: Iterable[str], at: ast.AST) -> Body:
     """Return the statement after which generated names have no value, whether they had one or not."""
     targets: list[ast.expr] = [placed(ast.Name(name, ast.Del()), at) for name in names]
     return [placed(ast.Delete(targets), at)] if targets else []
 
 
-def _decide(test: ast.expr, flag: str, names: Mapping[str, str]) -> Block:
+def _decide(test: ast.expr, flag: str, names: Mapping[str, str]) -> Body:
     """Return the statements that set a flag to the truth of a test, operand by operand.
 
     What an operand binds has its name in `names` too, which has no value if the operand does not run.
     """
     if not _may_skip_walrus(test):
-        decided: list[Block] = [[assign(flag, constant(when, test), test)] for when in (True, False)]
+        decided: list[Body] = [[assign(flag, constant(when, test), test)] for when in (True, False)]
         bound = sorted(bound_names(test) & names.keys())
-        copies: Block = [assign(names[name], load(name, test), test) for name in bound]
+        copies: Body = [assign(names[name], load(name, test), test) for name in bound]
         for each in copies:
             each.moves = True  # type: ignore[attr-defined]  # the value, if the user's name is not read again
         return [placed(ast.If(test, *decided), test), *copies]
     first, rest = _first_and_rest(test)
     is_and = isinstance(test.op, ast.And)
     read = {name: names[name] for name in sorted(_bound_if(first, is_and) & read_names(rest) & names.keys())}
-    sides: list[Block] = [[*_read_back(read, test), *_decide(rest, flag, names)], [placed(ast.Pass(), test)]]
+    sides: list[Body] = [[*_read_back(read, test), *_decide(rest, flag, names)], [placed(ast.Pass(), test)]]
     return [*_decide(first, flag, names), _after_decision(first, flag, *(sides if is_and else sides[::-1]))]
 
 
-def _after_decision(test: ast.expr, flag: str, body: Block, other: Block) -> ast.If:
+def _after_decision(test: ast.expr, flag: str, body: Body, other: Body) -> ast.If:
     """Return the branch on a flag, whose name has in `truth_of` the test that the flag has the truth of."""
     decided = load(flag, test)
     decided.truth_of = test  # type: ignore[attr-defined]
     return placed(ast.If(decided, body, other), test)
 
 
-def _read_back(names: Mapping[str, str], at: ast.AST) -> Block:
+def _read_back(names: Mapping[str, str], at: ast.AST) -> Body:
     """Return the statements that give names the values of others."""
     return [assign(name, load(other, at), at) for name, other in names.items()]
 
 
-def _shared_sides(statement: ast.If) -> list[Block]:
+def _shared_sides(statement: ast.If) -> list[Body]:
     """Return the sides of a branch that several operands of its test lead to."""
     kinds = {isinstance(node.op, ast.And) for node in walk_tree(statement.test) if isinstance(node, ast.BoolOp)}
     return [statement.orelse if each else statement.body for each in kinds]
 
 
-def _computes_nothing(block: Block) -> bool:
+def _computes_nothing(block: Body) -> bool:
     """Return whether a block only jumps, and gives names constants or the values of names."""
     return all(isinstance(node, ast.Assign | ast.Pass | ast.Break | ast.Continue | ast.Return | ast.Name | ast.Constant
                           | ast.expr_context) for statement in block for node in walk_tree(statement))
@@ -434,7 +434,7 @@ def is_endless(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and bool(statement.test.value)
 
 
-def _leaves(block: Block) -> bool:
+def _leaves(block: Body) -> bool:
     """Return whether a block ends in a jump, or in a `raise`."""
     return isinstance(block[-1], ast.Raise) or not falls_through(block)
 
@@ -458,7 +458,7 @@ def _results(statement: ast.While | ast.For) -> set[str]:
     return set() if nested_functions(statement.body) else found
 
 
-def _assigned(block: Block) -> set[str]:
+def _assigned(block: Body) -> set[str]:
     """Return the names that the assignments of a block bind, those in its inner blocks left out."""
     return set().union(*(bound_names(each.targets) for each in block if isinstance(each, ast.Assign)))
 
@@ -514,11 +514,11 @@ def _breaks(body: Sequence[ast.AST]) -> bool:
     return False
 
 
-def _returns(body: Block) -> bool:
+def _returns(body: Body) -> bool:
     return any(isinstance(node, ast.Return) for statement in body for node in walk_scope(statement))
 
 
-def _as_branches(statement: ast.Match, names: JumpLowering) -> Block | None:
+def _as_branches(statement: ast.Match, names: JumpLowering) -> Body | None:
     """Return a `match` on values as branches; None if a pattern looks at the structure of the subject.
 
     The structure of a tuple that is written out, as in `match x > 0, n:`, is known: its items are values.
@@ -556,7 +556,7 @@ def _as_branches(statement: ast.Match, names: JumpLowering) -> Block | None:
         return placed(ast.BoolOp(operator, found), pattern) if len(found) > 1 else (
             found[0] if found else constant(True, pattern))
 
-    branches: Block = []
+    branches: Body = []
     for case in reversed(statement.cases):
         condition = test(case.pattern, whole)
         captured = _captured(case.pattern, whole)
@@ -564,7 +564,7 @@ def _as_branches(statement: ast.Match, names: JumpLowering) -> Block | None:
         if condition is None or (case.guard is not None and (has_walrus(case.guard) or (captured and not always))):
             return None
         first = case.body[0]
-        bind: Block = [assign(each, _copied(value, case.pattern), case.pattern) for each, value in captured]
+        bind: Body = [assign(each, _copied(value, case.pattern), case.pattern) for each, value in captured]
         if case.guard is not None and captured:  # the names are bound before the guard is tested
             branches = [*bind, placed(ast.If(case.guard, case.body, branches), first)]
             continue

@@ -20,19 +20,10 @@ import numpy as np
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow.aliases import Shared, count_others, loans
 from fxgrad.engine.control_flow.arrays import ArrayItems, ArrayRows, Part
-from fxgrad.engine.control_flow.blocks import refuse
+from fxgrad.engine.control_flow.blocks import Cells, refuse
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
 from fxgrad.engine.control_flow.names import CHANGES
-from fxgrad.engine.control_flow.ownership import (
-    Cells,
-    Item,
-    Slot,
-    cell_of,
-    content_of,
-    is_array,
-    is_carried,
-    is_sole,
-)
+from fxgrad.engine.control_flow.ownership import Item, Slot, cell_of, content_of, is_array, is_carried, is_sole
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.errors import ControlFlowError
 

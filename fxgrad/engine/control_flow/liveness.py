@@ -7,10 +7,8 @@ from collections.abc import Sequence
 
 from fxgrad.engine.control_flow.names import bound_names, free_names, is_generated, nested_functions, read_names
 
-Names = set[str]
 
-
-def annotate(body: Sequence[ast.stmt], after: Names, outer: Names) -> None:
+def annotate(body: Sequence[ast.stmt], after: set[str], outer: set[str]) -> None:
     """Give every branch and loop in a body without jumps its live names; those in `after` are live after the body.
 
     So are those in `outer`, the variables of functions around, and after each `return` too.
@@ -24,12 +22,12 @@ def annotate(body: Sequence[ast.stmt], after: Names, outer: Names) -> None:
 
 
 class _Liveness:
-    def __init__(self, readers: Sequence[tuple[ast.AST, Names]], outer: Names) -> None:
+    def __init__(self, readers: Sequence[tuple[ast.AST, set[str]]], outer: set[str]) -> None:
         self._readers, self._outer = readers, outer
-        self._read_first: dict[int, Names] = {}  # by loops
-        self._read_after_exceptions: Names = set()  # by the handlers and `finally` around, from anywhere in the `try`
+        self._read_first: dict[int, set[str]] = {}  # by loops
+        self._read_after_exceptions = set[str]()  # by the handlers and `finally` around, from anywhere in the `try`
 
-    def block(self, statements: Sequence[ast.stmt], after: Names) -> Names:
+    def block(self, statements: Sequence[ast.stmt], after: set[str]) -> set[str]:
         """Return the names live before a block."""
         for statement in reversed(statements):
             statement.live_after = after | self._read_after_exceptions  # type: ignore[attr-defined]
@@ -37,7 +35,7 @@ class _Liveness:
             statement.live_before = after  # type: ignore[attr-defined]
         return after
 
-    def _read_by_turn(self, node: ast.While | ast.For) -> Names:
+    def _read_by_turn(self, node: ast.While | ast.For) -> set[str]:
         """Return the names that a turn of a loop reads before it binds them; the other live ones are live after it.
 
         Kept, since a loop in a loop is asked twice for each one around.
@@ -46,50 +44,24 @@ class _Liveness:
             self._read_first[id(node)] = self.block(node.body, set())
         return self._read_first[id(node)]
 
-    def _outside(self, block: Sequence[ast.stmt]) -> Names:
+    def _outside(self, block: Sequence[ast.stmt]) -> set[str]:
         if not self._readers:
             return set()
         inside = {id(node) for node in nested_functions(block)}
         return set().union(*(names for node, names in self._readers if id(node) not in inside))
 
-    def _statement(self, node: ast.stmt, after: Names) -> Names:
+    def _statement(self, node: ast.stmt, after: set[str]) -> set[str]:
+        """Return the names live before a statement."""
         if isinstance(node, ast.If):
-            node.live = after | self._outside([*node.body, *node.orelse])  # type: ignore[attr-defined]
-            returned = getattr(node, "returned", None)
-            flags = {name for name in after if is_generated(name)} | self._outer  # all that is read after a `return`
-            inside = self.block(node.body, flags if returned is True else after)
-            inside |= self.block(node.orelse, flags if returned is False else after)
-            return _needed_names(node.test) | (inside - bound_names(node.test))
+            return self._if(node, after)
         if isinstance(node, ast.While):
-            tests = _needed_names(node.test) | {*node.flags}  # type: ignore[attr-defined]
-            head = after | tests | self._read_by_turn(node)
-            turn = tests | self.block(node.body, head)
-            self._annotate_loop(node, head, turn)
-            return turn if isinstance(node.test, ast.Constant) and node.test.value else head  # it has a turn
+            return self._while(node, after)
         if isinstance(node, ast.For):
-            targets = bound_names(node.target)
-            head = after | {*node.flags} | (self._read_by_turn(node) - targets)  # type: ignore[attr-defined]
-            turn = self.block(node.body, head) - targets
-            self._annotate_loop(node, head, turn)
-            return (turn if _has_a_turn(node.iter) else head) | read_names(node.iter) | read_names(node.target)
+            return self._for(node, after)
         if isinstance(node, ast.With):
-            inside = self.block(node.body, after)
-            for item in reversed(node.items):
-                if item.optional_vars is not None:
-                    inside = (inside - bound_names(item.optional_vars)) | read_names(item.optional_vars)
-                inside |= read_names(item.context_expr)
-            return inside
+            return self._with(node, after)
         if isinstance(node, ast.Try):
-            around, by_final = self._read_after_exceptions, self.block(node.finalbody, set())
-            final = self.block(node.finalbody, after)  # the last to annotate it
-            self._read_after_exceptions = around | by_final
-            handlers: Names = set().union(*(self.block(each.body, final) for each in node.handlers))
-            other = self.block(node.orelse, final)
-            self._read_after_exceptions |= handlers
-            body = self.block(node.body, other | handlers)
-            self._read_after_exceptions = around
-            return body | handlers | final | set().union(
-                *(read_names(each.type) for each in node.handlers if each.type is not None))
+            return self._try(node, after)
         if isinstance(node, ast.Match):
             cases = (self.block(case.body, after) | read_names(case.pattern) | (set() if case.guard is None else
                      read_names(case.guard)) for case in node.cases)
@@ -100,12 +72,54 @@ class _Liveness:
         before.update(getattr(node, "given_back", ()))  # the caller has the array of a parameter after the statement
         return before
 
-    def _annotate_loop(self, node: ast.While | ast.For, live: Names, turn: Names) -> None:
+    def _if(self, node: ast.If, after: set[str]) -> set[str]:
+        node.live = after | self._outside([*node.body, *node.orelse])  # type: ignore[attr-defined]
+        returned = getattr(node, "returned", None)
+        flags = {name for name in after if is_generated(name)} | self._outer  # all that is read after a `return`
+        inside = self.block(node.body, flags if returned is True else after)
+        inside |= self.block(node.orelse, flags if returned is False else after)
+        return _needed_names(node.test) | (inside - bound_names(node.test))
+
+    def _while(self, node: ast.While, after: set[str]) -> set[str]:
+        tests = _needed_names(node.test) | {*node.flags}  # type: ignore[attr-defined]
+        head = after | tests | self._read_by_turn(node)
+        turn = tests | self.block(node.body, head)
+        self._annotate_loop(node, head, turn)
+        return turn if isinstance(node.test, ast.Constant) and node.test.value else head  # it has a turn
+
+    def _for(self, node: ast.For, after: set[str]) -> set[str]:
+        targets = bound_names(node.target)
+        head = after | {*node.flags} | (self._read_by_turn(node) - targets)  # type: ignore[attr-defined]
+        turn = self.block(node.body, head) - targets
+        self._annotate_loop(node, head, turn)
+        return (turn if _has_a_turn(node.iter) else head) | read_names(node.iter) | read_names(node.target)
+
+    def _with(self, node: ast.With, after: set[str]) -> set[str]:
+        inside = self.block(node.body, after)
+        for item in reversed(node.items):
+            if item.optional_vars is not None:
+                inside = (inside - bound_names(item.optional_vars)) | read_names(item.optional_vars)
+            inside |= read_names(item.context_expr)
+        return inside
+
+    def _try(self, node: ast.Try, after: set[str]) -> set[str]:
+        around, by_final = self._read_after_exceptions, self.block(node.finalbody, set())
+        final = self.block(node.finalbody, after)  # the last to annotate it
+        self._read_after_exceptions = around | by_final
+        handlers = set[str]().union(*(self.block(each.body, final) for each in node.handlers))
+        other = self.block(node.orelse, final)
+        self._read_after_exceptions |= handlers
+        body = self.block(node.body, other | handlers)
+        self._read_after_exceptions = around
+        return body | handlers | final | set().union(
+            *(read_names(each.type) for each in node.handlers if each.type is not None))
+
+    def _annotate_loop(self, node: ast.While | ast.For, live: set[str], turn: set[str]) -> None:
         outside = self._outside(node.body)
         node.live, node.turn = live | outside, turn | outside  # type: ignore[union-attr]
 
 
-def _needed_names(test: ast.expr) -> Names:
+def _needed_names(test: ast.expr) -> set[str]:
     """Return the names that a condition reads before it binds them: `(x := f()) > 0 and x < 9` does not need `x`."""
     if not isinstance(test, ast.BoolOp):
         return read_names(test)

@@ -15,7 +15,7 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.control_flow.aliases import note_mark
-from fxgrad.engine.control_flow.blocks import UNSET, Block, ChangeLog, probe_logs, refuse, undo
+from fxgrad.engine.control_flow.blocks import UNSET, Block, Cells, ChangeLog, probe_logs, refuse, undo
 from fxgrad.engine.control_flow.containers import note_choice
 from fxgrad.engine.control_flow.names import is_generated
 from fxgrad.engine.control_flow.ownership import (
@@ -29,6 +29,7 @@ from fxgrad.engine.control_flow.ownership import (
     shared_leaves,
 )
 from fxgrad.engine.control_flow.structures import (
+    NOTHING,
     Flat,
     OptionalParts,
     UnknownLength,
@@ -49,8 +50,6 @@ from fxgrad.engine.control_flow.structures import (
 )
 from fxgrad.engine.control_flow.variables import (
     ITEMS,
-    NOTHING,
-    Cells,
     Containers,
     Names,
     TracedFunction,

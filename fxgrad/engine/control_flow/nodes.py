@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
+from fxgrad.engine.control_flow.names import OPERATORS
 from fxgrad.engine.user_source import Node
 
 
@@ -56,3 +57,19 @@ def thunk(body: ast.expr) -> ast.Lambda:
 def _arguments(names: Sequence[str], at: ast.AST) -> ast.arguments:
     """Return the parameters of a function, without defaults."""
     return ast.arguments([], [placed(ast.arg(name), at) for name in names], None, [], [], None, [])
+
+
+def operator(name: str, at: ast.AST) -> ast.expr:
+    """Return the expression for an operator (`operators.py`)."""
+    return placed(ast.Attribute(load(OPERATORS, at), name, ast.Load()), at)
+
+
+def call_operator(name: str, args: Sequence[ast.expr], at: ast.AST, **keywords: ast.expr) -> ast.Call:
+    """Return the call of an operator."""
+    given = [placed(ast.keyword(each, value), at) for each, value in keywords.items()]
+    return placed(ast.Call(operator(name, at), [*args], given), at)
+
+
+def run_operator(name: str, args: Sequence[ast.expr], at: ast.AST, **keywords: ast.expr) -> ast.Expr:
+    """Return the statement that calls an operator."""
+    return placed(ast.Expr(call_operator(name, args, at, **keywords)), at)

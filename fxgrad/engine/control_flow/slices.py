@@ -23,7 +23,7 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow.aliases import ASSIGNED_AND_PASSED, Shared
 from fxgrad.engine.control_flow.blocks import is_unknown, refuse
-from fxgrad.engine.control_flow.items import has_unknown_bound, refuse_bound, select
+from fxgrad.engine.control_flow.items import entries_of, from_front, has_unknown_bound, refuse_bound, select
 from fxgrad.engine.control_flow.structures import UnknownLength, as_elements
 from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.ops.structural import convert
@@ -59,7 +59,7 @@ def refuse_chosen_places(index: Any) -> None:
 
 def are_places(index: Any) -> bool:
     """Return whether an index has arrays of places of one traced length, as `np.nonzero(mask)` gives, and numbers."""
-    entries = index if isinstance(index, tuple) else (index,)
+    entries = entries_of(index)
     places = [each for each in entries if type(each) is TracedSlice]
     return bool(places) and all(
         each.ndim == 1 and each.key == places[0].key and dtypes.kind_of(each.dtype) in "iu" for each in places) and all(
@@ -69,7 +69,7 @@ def are_places(index: Any) -> bool:
 
 def _rows_at(array: Any, index: Any) -> TracedSlice:
     """Return the elements of an array at places of a traced length."""
-    entries = index if isinstance(index, tuple) else (index,)
+    entries = entries_of(index)
     places = next(each for each in entries if type(each) is TracedSlice)
     rows = select(array, tuple(each.filled(0) if type(each) is TracedSlice else each for each in entries))
     return TracedSlice(rows, places.length, places.key)
@@ -81,7 +81,7 @@ def places_and_values(array: Any, index: Any, value: Any) -> tuple[Any, Any]:
     A check of the program compares the lengths.
     """
     shape = shape_of(array)
-    entries = index if isinstance(index, tuple) else (index,)
+    entries = entries_of(index)
     places = next(each for each in entries if type(each) is TracedSlice)
     size = places.values.shape[0]
     if type(value) is TracedSlice:
@@ -158,7 +158,7 @@ def mask_of(array: Any, index: Any) -> Any:
             continue
         places = np.reshape(np.arange(shape[axis]), (shape[axis], *[1] * (len(shape) - axis - 1)))
         part = _in_slice(places, entry, shape[axis]) if isinstance(entry, slice) else fnp.equal(
-            places, fnp.where(fnp.less(entry, 0), entry + shape[axis], entry))
+            places, from_front(entry, shape[axis]))
         mask = part if mask is None else mask & part
     return mask
 
@@ -215,7 +215,7 @@ def _places_of_length(places: Any, length: Any, size: Any) -> Any:
 
 def _entries(index: Any, shape: Sequence[int]) -> list[Any]:
     """Return an index with slices as one entry for each axis: numbers and slices."""
-    entries = [*index] if isinstance(index, tuple) else [index]
+    entries = [*entries_of(index)]
     if any(each is Ellipsis for each in entries):
         place = next(number for number, each in enumerate(entries) if each is Ellipsis)
         entries[place:place + 1] = [slice(None)] * (len(shape) - len(entries) + 1)
@@ -233,7 +233,7 @@ def _clipped(part: slice, size: Any) -> tuple[Any, Any, Any]:
     least, most = fnp.where(rises, 0, -1), fnp.where(rises, size, size - 1)
 
     def place_of(bound: Any, default: Any) -> Any:
-        return default if bound is None else fnp.clip(fnp.where(fnp.less(bound, 0), bound + size, bound), least, most)
+        return default if bound is None else fnp.clip(from_front(bound, size), least, most)
 
     start, stop = place_of(part.start, fnp.where(rises, 0, size - 1)), place_of(part.stop, fnp.where(rises, size, -1))
     return start, stop, step
@@ -376,7 +376,7 @@ class TracedSlice(UnknownLength):
         raise refuse_bound()
 
     def __getitem__(self, index: Any) -> Any:
-        first, rest = (index[0], index[1:]) if isinstance(index, tuple) else (index, ())
+        first, *rest = entries_of(index)
         if isinstance(first, slice):
             rows = self if first == slice(None) else self._rows(first)
             return rows if not rest else TracedSlice(
@@ -389,7 +389,7 @@ class TracedSlice(UnknownLength):
         numbers = first.filled(0) if is_span else fnp.asarray(first)
         if dtypes.kind_of(numbers.dtype) not in "iu":
             raise refuse_bound()
-        places = fnp.where(fnp.less(numbers, 0), numbers + self.length, numbers)
+        places = from_front(numbers, self.length)
         is_inside = fnp.greater_equal(places, 0) & fnp.less(places, self.length)
         if is_span:
             is_inside |= fnp.greater_equal(np.arange(numbers.shape[0]), first.length)

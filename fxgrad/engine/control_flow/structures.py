@@ -23,6 +23,7 @@ from fxgrad.errors import ControlFlowError
 
 _HEAP_TYPE = 1 << 9
 _LEAF: Any = tree.structure(0)
+NOTHING: Any = tree.structure(None)
 
 
 def is_record(value: Any) -> bool:
@@ -449,9 +450,6 @@ def has_unknown_length(flat: Flat) -> bool:
     return type(tree.unflatten(flat.structure, flat.leaves)) is _Parts
 
 
-_NOTHING: Any = tree.structure(None)
-
-
 OptionalParts = Flat | dict[Any, Any]
 """The value that may be None, as it is otherwise; of a container the parts of which this is so, by index or key."""
 
@@ -479,7 +477,7 @@ def _parts_between(one: Any, other: Any) -> OptionalParts | None:
 
 def _inside_optional(one: Flat, other: Flat) -> Flat | None:
     """Return the value that is not None, if a variable has it or None; None if it is no optional one."""
-    values = [flat for flat in (one, other) if flat.structure != _NOTHING]
+    values = [flat for flat in (one, other) if flat.structure != NOTHING]
     inner = [flatten(each.value) if type(each) is OptionalValue else None
              for each in (unflatten(flat.structure, flat.leaves) for flat in values)]
     if len(values) == 2 and inner[0] is inner[1] is None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.control_flow.blocks import UNSET, ChangeLog, refuse
+from fxgrad.engine.control_flow.blocks import UNSET, Cells, ChangeLog, refuse
 from fxgrad.engine.control_flow.containers import has_choices, note_change
 from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.control_flow.structures import (
@@ -34,9 +34,7 @@ from fxgrad.engine.tracing.provenance import is_shown, note_tag
 from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
 
-Cells = Mapping[str, CellType]
 Values = dict[str, Any]
-NOTHING = tree.structure(None)
 
 
 class Names(NamedTuple):

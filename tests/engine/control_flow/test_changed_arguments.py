@@ -488,3 +488,16 @@ def test_a_method_that_changes_an_array_of_a_function_around_is_not_called_in_it
         jit(python_control_flow(filled))(1.5, 2)
     assert str(refused.value).startswith(
         "table[...] = v changes the array of `table`, which belongs to a scope outside, inside the traced `for` at ")
+
+
+def test_parameters_of_a_lambda_may_have_the_names_of_other_variables() -> None:
+    def last(values: Any, erase: bool) -> Any:
+        if erase:
+            values[-1] = 0.0
+        return values[-1]
+
+    def function(a: Any) -> Any:
+        x = np.zeros(3)
+        read = lambda x: last(x, False)
+        return read(np.ones(3) * a) + x[0]
+    assert jit(python_control_flow(function))(1.5) == function(1.5)

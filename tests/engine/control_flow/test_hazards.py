@@ -381,6 +381,25 @@ def test_print_prints_every_turn_and_host_randomness_is_refused(capfd):
         "turn would get the same numbers. Use fxgrad.random with a key, split in each turn\n  at line 2 (in draws)")
 
 
+def test_the_width_of_a_number_in_a_printed_text_may_be_computed(capfd):
+    def shows(x, width):
+        if x > 0:
+            print(f"{double(x)}|{x:{width}.{width - 3}f}|")
+        if x < 0:
+            raise ValueError(f"{double(x)}: {x:{width}} is no length")
+        return x
+
+    def double(x):
+        return x * 2 if x > 1 else x
+
+    compiled = jit(converted(shows), static_argnums=1)
+    assert float(compiled(1.5, 5)) == 1.5
+    assert capfd.readouterr().out == "3.0| 1.50|\n"
+    with pytest.raises(ValueError, match=r"-1\.5:   -1\.5 is no length"):
+        compiled(-1.5, 6)
+    assert refusal(lambda x: print(f"{x:{x}}"), 2.0).startswith("an f-string has a traced value")
+
+
 def test_a_side_that_only_prints_prints(capfd):
     @jit
     @python_control_flow

@@ -587,3 +587,10 @@ def test_changes_of_arrays_that_may_be_none_and_are_others_are_refused(function:
     assert str(caught.value).split("\n")[0] == (
         "rows[...] = v changes the array of `rows`, which another name, a container or a view has too and would see "
         "change in NumPy. Write rows = rows.copy() before")
+
+
+@pytest.mark.parametrize("function", [lambda x, y: x if y is None is x else -x,
+                                      lambda x, y: x if x + 1.0 in [x, 1.0 + x] is not y else -x])  # noqa: F632
+def test_chains_that_begin_with_is_or_in_have_a_rest(function: Any) -> None:
+    for y in (None, 1.0):
+        assert jit(python_control_flow(lambda x, y=y: function(x, y)))(2.0) == function(2.0, y)
