@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from fxgrad.engine import dtypes
+from fxgrad.engine.core import backends
 from fxgrad.engine.core.arrays import ARRAYS, Array, WeakArray, as_strong_scalar, freeze_result, make_weak
 from fxgrad.engine.executors.silence import silence_warnings
 from fxgrad.engine.frontend.inplace import allowed_references, cast_result
@@ -58,9 +59,9 @@ def _operator(name: str, function: Function) -> Function:
         kind = type(other)
         if kind is Tracer:
             return function(self, other)
-        if (other.dtype == self.dtype and self.dtype.kind in kinds and self.dtype.num < dtypes.FIRST_ADDED) if (
-                kind in ARRAYS) else (
-                _fits(self, other, kind, numbers)):
+        if not backends.is_replaced() and (
+                (other.dtype == self.dtype and self.dtype.kind in kinds and self.dtype.num < dtypes.FIRST_ADDED) if (
+                    kind in ARRAYS) else _fits(self, other, kind, numbers)):
             try:
                 return _numpy_operator(quick, self, other, kind)
             except ValueError:  # shapes that do not broadcast; our own error has the user's line
@@ -77,7 +78,7 @@ def _reflected_operator(name: str, function: Function) -> Function:
     quick = silence_warnings(own)
 
     def method(self: Any, other: Any) -> Any:
-        if _fits(self, other, type(other), numbers):
+        if not backends.is_replaced() and _fits(self, other, type(other), numbers):
             return _numpy_operator(quick, self, other, type(other))
         return _promote_operands(lambda self, other: function(other, self), own, self, other, "")
     return method

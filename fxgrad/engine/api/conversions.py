@@ -11,7 +11,7 @@ import numpy as np
 from fxgrad.engine import tree
 from fxgrad.engine.api.static_arguments import Args, Kwargs
 from fxgrad.engine.core.arrays import WEAK_CLASSES, Integer, WeakArray, freeze_result, make_weak
-from fxgrad.engine.core.avals import keys_to_jax, to_numpy
+from fxgrad.engine.core.avals import holds_numpy_keys, keys_to_jax, to_numpy
 from fxgrad.engine.dtypes import SUPPORTED, is_64bit
 from fxgrad.engine.executors.xla import is_jax_tracer, weaken_jax_outputs, x64
 from fxgrad.engine.tracing.tape import aval_of
@@ -21,7 +21,7 @@ Arguments = Callable[[Args, Kwargs], tuple[Args, Kwargs]]
 
 def needs_conversion(leaves: Iterable[Any]) -> bool:
     """Return whether jax would take one of these differently: NumPy's random keys, and weakly typed values."""
-    return any(type(leaf) in _TAKEN_FOR_STRONG or keys_to_jax(leaf) is not leaf for leaf in leaves)
+    return any(type(leaf) in _TAKEN_FOR_STRONG or holds_numpy_keys(leaf) for leaf in leaves)
 
 
 def convert_arguments(args: Args, kwargs: Kwargs) -> tuple[Args, Kwargs]:

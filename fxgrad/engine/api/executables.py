@@ -111,7 +111,7 @@ def emit_call(program: Program, captured: Sequence[Any], leaves: Sequence[Any], 
         raise Unprepared(Need.X64_MODE)
     avals = program.in_avals[program.captured:]
     values = [leaf if is_key(aval.dtype) or (
-        leaf.dtype == aval.dtype and not getattr(leaf, "weak_type", False)) else
+        getattr(leaf, "dtype", None) == aval.dtype and not getattr(leaf, "weak_type", False)) else
               jax.lax.convert_element_type(leaf, aval.dtype) for leaf, aval in zip(leaves, avals, strict=True)]
     if any(type(value) is Tracer for value in captured):
         raise AssertionError("a tracer was captured by a compiled function; this is a bug in fxgrad")

@@ -323,6 +323,11 @@ def is_frozen(array: Any) -> bool:
 _HOLDS_KEYS = frozenset({np.ndarray, np.void})
 
 
+def holds_numpy_keys(value: Any) -> bool:
+    """Return whether `keys_to_jax` would convert a value, which takes longer than to find out."""
+    return (type(value) in _HOLDS_KEYS or isinstance(value, jax.ShapeDtypeStruct)) and dtypes.is_key(value.dtype)
+
+
 def keys_to_jax(value: Any) -> Any:
     """Return NumPy's array of random keys as jax's, also in a `ShapeDtypeStruct`; other values unchanged."""
     if type(value) in _HOLDS_KEYS and dtypes.is_key(value.dtype):

@@ -139,6 +139,24 @@ def test_nans_are_looked_for_where_jax_is_told_to() -> None:
             fxgrad.jit(np.log)(-np.ones(3, np.float32))
 
 
+def test_nans_of_numbers_in_jitted_functions_and_of_operators() -> None:
+    def root(x: Any) -> Any:
+        return fnp.sqrt(x) * 0
+    with fxgrad.debug_nans():
+        for call in (lambda: fxgrad.jit(fxgrad.grad(root))(0.0), lambda: fxgrad.jit(lambda d: d["a"] / d["b"])(
+                {"a": 0.0, "b": 0})):
+            with pytest.raises(FloatingPointError, match=r"NaN in the result of div, in a compiled program\n  at test_m"):
+                call()
+        zeros = fnp.zeros(2)
+        for operation in (lambda: zeros / zeros, lambda: 0.0 / zeros, lambda: zeros / 0, lambda: zeros % zeros,
+                          lambda: fnp.inf * zeros, lambda: (zeros - 1.0) ** 0.5):
+            with pytest.raises(FloatingPointError, match=r"^NaN in the result of (div|rem|mul|pow).*\n  at test_misuse"):
+                operation()
+        assert (zeros + 1.0).dtype == np.float32 and not (zeros * zeros).flags.writeable
+        assert (zeros.copy() * zeros).flags.writeable
+    assert np.isnan(zeros / zeros).all()
+
+
 def test_derivatives_of_constants_can_be_written_to() -> None:
     _, linear = fxgrad.linearize(lambda x: (x, np.ones(3)), X)
     tangent = linear(X)[1]
