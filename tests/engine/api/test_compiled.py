@@ -377,3 +377,15 @@ def test_static_arguments_that_cannot_be_compared_are_named() -> None:
             "an array with more than one element is ambiguous. Use a.any() or a.all(). Static arguments are keys of "
             "the compile cache, compared with those of earlier calls: have __eq__ return a bool, or pass arrays as "
             "dynamic arguments")
+
+
+def test_a_key_is_converted_once_in_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = fxgrad.jit(lambda key, x: x + fxgrad.random.uniform(key))
+    key, x = fxgrad.random.key(3), np.ones(2, np.float32)
+    expected = draw(key, x)
+    draw(key, x)
+    original, converted = jax.random.wrap_key_data, []
+    monkeypatch.setattr(jax.random, "wrap_key_data", lambda *args, **options: converted.append(1) or original(
+        *args, **options))
+    np.testing.assert_array_equal(draw(key, x), expected)
+    assert len(converted) == 1
