@@ -35,6 +35,8 @@ executable_store: str | None = os.environ.get("FXGRAD_EXECUTABLE_STORE") or None
 """The folder in which jitted functions keep their executables for later processes; None for none."""
 executable_store_bytes: int = 2**30
 """The bound of that folder: the executables that were not used for longest are removed."""
+check_store: Callable[[str], Any] = os.fspath
+"""Raises for a folder that cannot be used; entered by `fxgrad.engine.api.stored`."""
 
 
 roll_repeats: bool = os.environ.get("FXGRAD_ROLL_REPEATS", "on") != "off"
@@ -120,7 +122,10 @@ def _set_executable_store(value: Any) -> None:
     global executable_store
     if value is not None and not isinstance(value, str | os.PathLike):
         raise ValueError(f"executable_store must be the path of a folder, or None, got {value!r}")
-    executable_store = None if value is None else os.fspath(value)
+    path = None if value is None else os.fspath(value)
+    if path is not None:
+        check_store(path)
+    executable_store = path
 
 
 def _set_executable_store_bytes(value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import io
 import threading
@@ -44,6 +45,14 @@ class Curves:
         self._lock = threading.Lock()
         self.adding = self.add
         """`add`, as one object: programs with equal callbacks are one."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return copy.deepcopy({name: self.__dict__[name] for name in ("_values", "_steps", "_times")})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Curves.__init__(self)
+        self.__dict__.update(state)
 
     def add(self, **values: Any) -> None:
         """Add the values of one step, numbers or arrays, after the last one; the contents of arrays are copied."""

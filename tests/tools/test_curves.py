@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import io
+import pickle
 import re
 import sys
 from typing import Any
@@ -218,3 +220,15 @@ def test_without_the_packages(monkeypatch, tmp_path, module, call, message) -> N
     with pytest.raises(UnsupportedError) as caught:
         call(curves, tmp_path)
     assert str(caught.value).split("\n")[0] == message
+
+
+def test_curves_are_pickled_and_copied() -> None:
+    curves = debug.Curves()
+    curves.add(loss=1.0, w=np.ones(2))
+    for made in (pickle.loads(pickle.dumps(curves)), copy.deepcopy(curves)):
+        made.add(loss=2.0)
+        np.testing.assert_array_equal(made["loss"], [1.0, 2.0])
+        np.testing.assert_array_equal(made["w"], [[1.0, 1.0]])
+        made.adding(loss=3.0)
+        assert made.steps("loss").tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(curves["loss"], [1.0])

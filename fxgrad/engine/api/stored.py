@@ -55,13 +55,19 @@ _folders: dict[tuple[str, int], Folder] = {}
 def folder_in_use() -> Folder | None:
     """Return the folder of the store; None if none is set."""
     path = config.executable_store
-    if path is None:
-        return None
+    return None if path is None else _folder_at(path)
+
+
+def _folder_at(path: str) -> Folder:
+    """Return a folder of the size that is set; raise `ArgumentError` if it cannot be used."""
     key = path, config.executable_store_bytes
     folder = _folders.get(key)
     if folder is None:
         folder = _folders[key] = Folder(*key)
     return folder
+
+
+config.check_store = _folder_at
 
 
 def key_of_call(function: Callable[..., Any], options: dict[str, Any], call: JittedCall, avals: list[Aval],

@@ -19,6 +19,12 @@ MOST_ROWS = 12
 """Most live or saved values that are shown; the others are one row."""
 
 
+def _found_state(report: Any, found: str, finder: str) -> dict[str, Any]:
+    """Return the state of a report for pickles and copies: with what its finder finds, which holds programs."""
+    getattr(report, found)
+    return {name: value for name, value in report.__dict__.items() if name != finder}
+
+
 class Holder(NamedTuple):
     """A value in memory at the peak: its name, type and bytes, the line that computes it, and its role.
 
@@ -58,6 +64,9 @@ class Peak:
         """Who holds memory then, arguments and constants included, the largest first."""
         return self._find()  # which looks for names in the user's files
 
+    def __getstate__(self) -> dict[str, Any]:
+        return _found_state(self, "holders", "_find")
+
     def __repr__(self) -> str:
         return f"<peak of {bytes_text(self.nbytes)} at {self.point.operation} {self.point.line}>"
 
@@ -89,6 +98,9 @@ class View:
     def timeline(self) -> tuple[Point, ...]:
         """The live bytes at each step."""
         return self._find()  # found on demand, since a long program has many points
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _found_state(self, "timeline", "_find")
 
     @property
     def total(self) -> int:
@@ -130,6 +142,9 @@ class Memory(Report):
     def saved(self) -> tuple[Saved, ...]:
         """The values of the forward pass that the backward pass needs, the largest first."""
         return tuple(self._find_saved())  # found on demand, since a function is differentiated for it
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _found_state(self, "saved", "_find_saved")
 
     @property
     def peak(self) -> Peak:

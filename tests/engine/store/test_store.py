@@ -396,6 +396,14 @@ def test_what_is_no_function_and_no_folder_is_refused() -> None:
         fxgrad.config.update("executable_store", 3)
 
 
+def test_a_folder_that_cannot_be_used_is_refused_where_it_is_set(tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    before = config.executable_store
+    with pytest.raises(ArgumentError, match=r"^the store of executables cannot use the folder .*/file/store: Not a dir"):
+        fxgrad.config.update("executable_store", tmp_path / "file" / "store")
+    assert config.executable_store == before
+
+
 def test_explanations() -> None:
     explained = fxgrad.explain_store(fxgrad.jit(fxgrad.grad(loss)))(X, X)
     line = loss.__code__.co_firstlineno

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -371,3 +373,11 @@ def test_flash_like_attention_needs_less_than_the_plain_one() -> None:
 def test_a_call_takes_its_temporaries_and_its_results() -> None:
     unfused = fxgrad.memory_analysis(lambda x: np.sin(np.cos(x)) * x)(np.ones(100)).unfused
     assert (unfused.temporary, unfused.results, unfused.total) == (800, 800, 1600)
+
+
+def test_reports_are_pickled_and_copied() -> None:
+    found = fxgrad.memory_analysis(fxgrad.grad(loss))(f32(3, 4), f32(4, 2), f32(5, 3))
+    for made in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found), copy.copy(found)):
+        assert made.to_json() == found.to_json()
+        assert str(made) == str(found)
+        assert made.saved == found.saved
