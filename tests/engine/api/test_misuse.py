@@ -150,9 +150,10 @@ def test_nans_of_numbers_in_jitted_functions_and_of_operators() -> None:
         zeros = fnp.zeros(2)
         for operation in (lambda: zeros / zeros, lambda: 0.0 / zeros, lambda: zeros / 0, lambda: zeros % zeros,
                           lambda: fnp.inf * zeros, lambda: (zeros - 1.0) ** 0.5):
-            with pytest.raises(FloatingPointError, match=r"^NaN in the result of (div|rem|mul|pow).*\n  at test_misuse"):
+            with pytest.raises(FloatingPointError, match=r"^NaN in the result of (div|rem|mul|pow).*\n  at test_m"):
                 operation()
-        assert (zeros + 1.0).dtype == np.float32 and not (zeros * zeros).flags.writeable
+        assert (zeros + 1.0).dtype == np.float32
+        assert not (zeros * zeros).flags.writeable
         assert (zeros.copy() * zeros).flags.writeable
     assert np.isnan(zeros / zeros).all()
 

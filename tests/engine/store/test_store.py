@@ -399,7 +399,7 @@ def test_what_is_no_function_and_no_folder_is_refused() -> None:
 def test_a_folder_that_cannot_be_used_is_refused_where_it_is_set(tmp_path) -> None:
     (tmp_path / "file").write_text("")
     before = config.executable_store
-    with pytest.raises(ArgumentError, match=r"^the store of executables cannot use the folder .*/file/store: Not a dir"):
+    with pytest.raises(ArgumentError, match=r"^the store of executables cannot use the folder .*/file/store: "):
         fxgrad.config.update("executable_store", tmp_path / "file" / "store")
     assert config.executable_store == before
 
