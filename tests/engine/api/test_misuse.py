@@ -145,7 +145,7 @@ def test_nans_of_numbers_in_jitted_functions_and_of_operators() -> None:
     with fxgrad.debug_nans():
         for call in (lambda: fxgrad.jit(fxgrad.grad(root))(0.0), lambda: fxgrad.jit(lambda d: d["a"] / d["b"])(
                 {"a": 0.0, "b": 0})):
-            with pytest.raises(FloatingPointError, match=r"NaN in the result of div, in a compiled program\n  at test_m"):
+            with pytest.raises(FloatingPointError, match=r"NaN in the result of div, in a compiled program\n  at"):
                 call()
         zeros = fnp.zeros(2)
         for operation in (lambda: zeros / zeros, lambda: 0.0 / zeros, lambda: zeros / 0, lambda: zeros % zeros,
