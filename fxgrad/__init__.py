@@ -283,11 +283,15 @@ _sys.meta_path.append(_ModulesByName())
 _REFERENCES = "arrays do not change. Return new ones, x.at[i].set(v), and carry them through loops"
 _ABSENT = {
     **{name: f"it is jax's, and holds for code that fxgrad compiles too. Write jax.{name}" for name in (
-        "Device", "default_device", "effects_barrier", "live_arrays", "log_compiles", "print_environment_info",
-        "transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
+        "Device", "default_device", "distributed", "effects_barrier", "live_arrays", "log_compiles",
+        "print_environment_info", "profiler", "transfer_guard", "transfer_guard_device_to_device",
+        "transfer_guard_device_to_host",
         "transfer_guard_host_to_device")},
     **dict.fromkeys(("Ref", "empty_ref", "free_ref", "freeze", "new_ref"), _REFERENCES),
     **dict.fromkeys(("check_tracer_leaks", "checking_leaks"), "a leaked tracer is always an error. Leave it out"),
+    **{f"tree_{name}": f"write fxgrad.tree.{name}" for name in (
+        "all", "flatten", "leaves", "map", "reduce", "structure", "transpose", "unflatten")},
+    "tree_multimap": "write fxgrad.tree.map(f, *trees)",
     "ds": "write fxgrad.lax.dynamic_slice_in_dim(x, start, size)",
     "debug_key_reuse": "write fxgrad.debug.check_key_reuse(f)(x)",
     "enable_checks": "programs are checked with the environment variable FXGRAD_CHECK=3",

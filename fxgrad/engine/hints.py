@@ -46,6 +46,45 @@ COMPILED_CONTROL_FLOW = "fxgrad.python_control_flow(f) compiles the `if`, `for` 
 """What to write where Python needs the value of a condition; replaced by the reason why a function is not converted."""
 
 
+CHOICES = ("Write fxgrad.numpy.where(condition, a, b) to choose between values, fxgrad.lax.cond, while_loop or "
+           "fori_loop to choose or repeat pieces of code, or make the argument static (static_argnums). "
+           f"{COMPILED_CONTROL_FLOW}")
+"""What to write where code needs a value that is not known."""
+_SIZES = ("Sizes, axes and numbers of turns must be known: make the argument static (static_argnums), or take it from a "
+          "shape")
+
+
+def condition_hint() -> Hint:
+    """Return the hint for running user code that needs the truth of a traced array."""
+    call = running_code().expression
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _EXTREMA and (
+            len(call.args) == 2 and not call.keywords):
+        own = ast.Call(ast.parse(_EXTREMA[call.func.id], mode="eval").body, call.args, [])
+        return Hint(node_text(call), f"Write {node_text(own)}. {COMPILED_CONTROL_FLOW}")
+    return Hint("bool()", CHOICES)
+
+
+_EXTREMA = {"max": "fxgrad.numpy.maximum", "min": "fxgrad.numpy.minimum"}
+
+
+def index_hint() -> Hint:
+    """Return the hint for running user code that needs a traced integer as Python's, as an index or a size."""
+    expression = running_code().expression
+    if isinstance(expression, ast.Call):
+        is_range = isinstance(expression.func, ast.Name) and expression.func.id == "range"
+        repeated = f"; fxgrad.lax.fori_loop repeats code. {COMPILED_CONTROL_FLOW}" if is_range else ""
+        return Hint(node_text(expression), _SIZES + repeated)
+    if not isinstance(expression, ast.Subscript):
+        return Hint("an index", CHOICES)
+    if any(isinstance(each, ast.Slice) for each in ast.walk(expression.slice)):
+        return Hint(node_text(expression), "Write fxgrad.lax.dynamic_slice_in_dim(x, start, size) for a part of known "
+                    "size, fxgrad.numpy.where(mask, x, 0) for one of unknown size, or make the argument static "
+                    f"(static_argnums). {COMPILED_CONTROL_FLOW}")
+    stacked = f"fxgrad.numpy.stack({node_text(expression.value)})[{index_text(expression)}]"
+    return Hint(node_text(expression), f"Write {stacked} for one of several arrays, fxgrad.lax.switch for one of "
+                f"several functions, or make the argument static (static_argnums). {COMPILED_CONTROL_FLOW}")
+
+
 def conversion_hint() -> Hint | None:
     """Return the hint for running user code that converts traced arrays to numbers or NumPy arrays."""
     frame = user_lines.user_frame()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array_operand, as_integer, constant_array, shape_of
+from fxgrad.engine.frontend.operands import as_array_operand, as_integer, constant_array, require_concrete, shape_of
 from fxgrad.engine.ops.creation import iota
 from fxgrad.engine.ops.families import KINDS
 from fxgrad.engine.ops.indexing import scatter
@@ -141,7 +141,8 @@ def _count(name: str, ids: Any, num_segments: Any) -> int:
     if num_segments is None:
         if not shape_of(ids)[0]:
             return 0
-        return int(max_of(ids) if type(ids) is Tracer else np.max(np.asarray(ids))) + 1
+        return int(require_concrete(max_of(ids) if type(ids) is Tracer else np.max(np.asarray(ids)),
+                                    f"{name} without num_segments=, of which there are as many as the ids need,")) + 1
     count = as_integer(f"{name}: num_segments", num_segments)
     if count < 0:
         raise ArgumentError(at_user_line(f"{name}: num_segments={count}; a number from 0 on is needed"))

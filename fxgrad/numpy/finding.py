@@ -78,7 +78,8 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     if not shape:
         raise ShapeError(at_user_line("nonzero: a scalar has no positions; use x.reshape(1)"))
     if size is None:
-        known = require_concrete(a, "np.nonzero, whose result has a size that depends on the values")
+        known = require_concrete(a, "np.nonzero, whose result has a size that depends on the values unless size= gives "
+                                 "it,")
         return tuple(places.astype(np.int32) for places in np.nonzero(known))
     wanted = size_of("nonzero", size)
     fills = fill_value if isinstance(fill_value, tuple) else (0 if fill_value is None else fill_value,) * len(shape)
@@ -113,7 +114,7 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
     a = as_bool(as_array_operand(a))
     return true_places(reshape(a, (math.prod(shape_of(a)),)), size_of("flatnonzero", size),
                        0 if fill_value is None else fill_value,
-                       "np.flatnonzero, whose result has a size that depends on the values")
+                       "np.flatnonzero, whose result has a size that depends on the values unless size= gives it,")
 
 
 def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
@@ -127,7 +128,8 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """
     a = as_array_operand(a)
     if size is None:
-        known = require_concrete(a, "np.argwhere, whose result has a size that depends on the values")
+        known = require_concrete(a, "np.argwhere, whose result has a size that depends on the values unless size= "
+                                 "gives it,")
         return np.argwhere(known).astype(np.int32)
     if not shape_of(a):
         return constant_array((size, 0), 0, dtypes.int32)

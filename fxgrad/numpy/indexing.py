@@ -7,6 +7,7 @@ come first. Plain integers count as arrays only if there is an array too.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from fxgrad.engine.ops.windows import Windows
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
+from fxgrad.engine.user_source import node_text, running_code
 from fxgrad.errors import FxgradError, IndexingError
 from fxgrad.numpy.positions import check_in_range, gather_indices, place_in
 
@@ -153,9 +155,7 @@ def _read(entry: Any) -> list[Any]:
         try:
             return [index_of(entry)]
         except (TypeError, AttributeError):
-            raise IndexingError(at_user_line(
-                "x[...]: an index must be an integer, a slice, None, '...', or an array of integers or bools, got "
-                f"{type(entry).__name__}")) from None
+            raise _entry_error(entry) from None
     dtype = aval_of(entry).dtype
     if dtype == dtypes.bool_:
         return _mask(entry)
@@ -165,6 +165,16 @@ def _read(entry: Any) -> list[Any]:
     if is_concrete(entry) and not shape_of(entry):
         return [int(entry)]
     return [entry]
+
+
+def _entry_error(entry: Any) -> IndexingError:
+    """Return the error for an index of no known kind; for a name, as of a dict that is another argument, in full."""
+    done, hint = "x[...]", ""
+    running = running_code().expression
+    if isinstance(entry, str) and isinstance(running, ast.Subscript):
+        done, hint = node_text(running), f". {node_text(running.value)} is an array here, and no dict"
+    return IndexingError(at_user_line(f"{done}: an index must be an integer, a slice, None, '...', or an array of "
+                                      f"integers or bools, got {type(entry).__name__}{hint}"))
 
 
 def _mask(mask: Any) -> list[Any]:

@@ -112,7 +112,7 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
     groups = _group_rows(rows, equal_nan)
     # One more than requested: the end of the last one.
     ends = true_places(groups.first, None if wanted is None else wanted + 1, count,
-                       "np.unique, whose result has a size that depends on the values")
+                       "np.unique, whose result has a size that depends on the values unless size= gives it,")
     places = ends if wanted is None else slice_in_dim(ends, 0, wanted, 0)
     found = take_along_one(groups.order, places, 0, "clip") if count else constant_array(shape_of(places), 0,
                                                                                          dtypes.int32)
@@ -293,7 +293,8 @@ def _select_kept(name: str, x: Any, keep: Any, size: int | None, fill_value: Any
     """Return the elements to keep, cut or filled to `size`: with `fill_value`, or with 0, or the `least` of them."""
     count = shape_of(x)[0]
     wanted = size_of(name, size)
-    places = true_places(keep, wanted, count, f"np.{name}, whose result has a size that depends on the values")
+    places = true_places(keep, wanted, count,
+                         f"np.{name}, whose result has a size that depends on the values unless size= gives it,")
     if not count:
         return convert(constant_array(shape_of(places), 0 if fill_value is None else fill_value, aval_of(x).dtype),
                        aval_of(x).dtype)
@@ -327,7 +328,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     del assume_unique  # it would save little
     first, second = _flat(ar1, ar2)
     groups = _group_rows(first, True)
-    use = "np.intersect1d, whose result has a size that depends on the values"
+    use = "np.intersect1d, whose result has a size that depends on the values unless size= gives it,"
     wanted = size_of("intersect1d", size)
     counts = shape_of(first)[0], shape_of(second)[0]
     if not all(counts):

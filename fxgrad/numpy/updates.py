@@ -31,11 +31,20 @@ from fxgrad.engine.ops.structural import broadcast_to, convert, reshape
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import IndexingError, ShapeError
+from fxgrad.engine.user_source import item_assignment, running_code
+from fxgrad.errors import ArgumentError, IndexingError, MutationError, ShapeError
 from fxgrad.numpy.arithmetic import add, divide, maximum, minimum, multiply, power, subtract
 from fxgrad.numpy.indexing import IndexPlan, apply_basic, basic_shape, gather_form, getitem, plan_index
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.positions import without_negatives
+
+
+def _assignment_error() -> MutationError:
+    """Return the error for `x.at[i] = value`, with the call that is meant."""
+    found = item_assignment(running_code().statement, "{array}")
+    array, updated = found.instead.split(" = ", 1) if found else ("x.at", "x.at[i].set(value)")
+    return MutationError(at_user_line(f"{found.done if found else 'x.at[i] = value'}: arrays cannot change, and x.at "
+                                      f"returns a changed copy. Write {array.removesuffix('.at')} = {updated}"))
 
 
 class Updates:
@@ -53,6 +62,12 @@ class Updates:
 
     def __getitem__(self, index: Any) -> Place:
         return Place(self._array, index)
+
+    def __setitem__(self, *_: Any) -> None:
+        raise _assignment_error()
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise ArgumentError(at_user_line("x.at takes an index in brackets. Write x = x.at[i].set(value)"))
 
     def __repr__(self) -> str:
         return f"<updates of {aval_of(self._array)}>"
@@ -72,6 +87,14 @@ class Place:
 
     def __init__(self, array: Any, index: Any) -> None:
         self._array, self._index = array, index
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise ArgumentError(at_user_line("x.at[...] is called by one of its methods. Write x = x.at[...].set(value)"))
+
+    def _change(self, _: Any) -> Any:
+        raise _assignment_error()
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = _change
 
     def get(self, *, mode: str | None = None, fill_value: Any = None, indices_are_sorted: bool = False,
             unique_indices: bool = False, wrap_negative_indices: bool = True) -> Any:

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 
 import fxgrad
+import fxgrad.numpy as fnp
 from fxgrad import errors, grad, jacfwd, jit, jvp, linear_transpose, linearize, make_program, vjp, vmap
 
 ONES, MATRIX = np.ones(3), np.ones((2, 3))
+ROWS = [ONES, MATRIX]
 leaked: list[Any] = []
 
 
@@ -39,6 +41,14 @@ def choose(x, flag):
 def set_item(x):
     x[0] = 1.0
     return x
+
+
+def set_update(x):
+    x.at[0] = 1.0
+
+
+def add_update(state):
+    state["a"].at[0, 1:] += 2.0
 
 
 def call_leaked() -> Any:
@@ -123,6 +133,16 @@ CASES: dict[str, tuple[type[Exception], Callable[[], Any]]] = {
     "if under jit": (errors.ConcretizationError, lambda: jit(choose)(1.0, True)),
     "if under vmap": (errors.ConcretizationError, lambda: vmap(choose)(ONES, ONES)),
     "int under jit": (errors.ConcretizationError, lambda: jit(lambda x, n: x * sum(range(n)))(1.0, 3)),
+    "size under jit": (errors.ConcretizationError, lambda: jit(lambda n: np.zeros(n))(3)),
+    "slice under jit": (errors.ConcretizationError, lambda: jit(lambda x, n: x[:n])(ONES, 2)),
+    "item of a list under jit": (errors.ConcretizationError, lambda: jit(lambda n: ROWS[n])(1)),
+    "greatest of two under jit": (errors.ConcretizationError, lambda: jit(lambda x: max(x, 0.0))(1.0)),
+    "name as index": (errors.IndexingError, lambda: jit(lambda params: params["w"])(ONES)),
+    "sum of segments under jit": (errors.ConcretizationError, lambda: jit(fxgrad.ops.segment_sum)(ONES, np.arange(3))),
+    "assignment to an update": (errors.MutationError, lambda: set_update(fnp.zeros(3))),
+    "assignment in place to an update": (errors.MutationError, lambda: add_update({"a": fnp.zeros((3, 3))})),
+    "update of a call": (errors.ArgumentError, lambda: fnp.zeros(3).at(0).set(1.0)),
+    "call of an update": (errors.ArgumentError, lambda: fnp.zeros(3).at[0](1.0)),
     "float of a tracer": (errors.ArrayConversionError, lambda: grad(lambda x: float(x) * x)(1.0)),
     "item of a tracer": (errors.ArrayConversionError, lambda: grad(lambda x: x.item() * x)(1.0)),
     "name set on one side of a traced if": (errors.ControlFlowError,

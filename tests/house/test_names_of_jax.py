@@ -33,6 +33,8 @@ def test_absent_names_say_what_to_write() -> None:
             "effects_barrier": "it is jax's, and holds for code that fxgrad compiles too. Write jax.effects_barrier",
             "new_ref": "arrays do not change. Return new ones, x.at[i].set(v), and carry them through loops",
             "ds": "write fxgrad.lax.dynamic_slice_in_dim(x, start, size)",
+            "profiler": "it is jax's, and holds for code that fxgrad compiles too. Write jax.profiler",
+            "tree_map": "write fxgrad.tree.map", "tree_multimap": "write fxgrad.tree.map(f, *trees)",
             "explain_cache_misses": "write fxgrad.explain_retraces(f)(x)"}.items():
         with pytest.raises(AttributeError) as caught:
             getattr(fxgrad, name)
@@ -42,10 +44,16 @@ def test_absent_names_say_what_to_write() -> None:
             getattr(fxgrad.numpy, name)
         assert str(caught.value).split("\n")[0] == f"module 'fxgrad.numpy' has no attribute {name!r}: {text}"
     for name in fxgrad._ABSENT:
-        assert hasattr(jax, name) or IS_OLDEST_JAX, name
+        assert hasattr(jax, name) or name.startswith("tree_") or IS_OLDEST_JAX, name  # older jax had those
         assert not hasattr(fxgrad, name), name
     with jax.default_device(jax.devices()[1]):
         assert jit(lambda x: x * 2)(np.float32([1.0])).devices() == {jax.devices()[1]}
+
+
+def test_modules_of_experimental_are_attributes() -> None:
+    assert fxgrad.experimental.mesh_utils.create_device_mesh
+    assert fxgrad.experimental.ode.odeint
+    assert fxgrad.experimental.shard_map.shard_map
 
 
 # --- containers -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
-from fxgrad.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
+from fxgrad.errors import ArgumentError, DTypeError, FxgradError, ShapeError, UnsupportedError
 
 
 def require_array(name: str, value: Any) -> Any:
@@ -109,6 +109,8 @@ def as_integers(name: str, values: Any) -> Shape:
     """Return a sequence of integers as a tuple; raise `ArgumentError` for anything else."""
     try:
         return tuple(as_integer(name, entry) for entry in values)
+    except FxgradError:
+        raise
     except TypeError:
         raise ArgumentError(at_user_line(f"{name}: a sequence of integers is needed, got {values!r}")) from None
 

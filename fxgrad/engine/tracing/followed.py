@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fxgrad.engine.core.program import Variable
+from fxgrad.engine.hints import Hint
 from fxgrad.engine.tracing.tape import Tape
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import user_line
@@ -34,7 +35,7 @@ class FollowedTape(Tape):
         """Let control flow use these values of the inputs."""
         self._followed = values
 
-    def force(self, tracer: Tracer, use: str) -> Any:
+    def force(self, tracer: Tracer, use: str | Callable[[], Hint]) -> Any:
         """Return the value of `tracer`, and record the request; raise `ConcretizationError` if there are no values."""
         if self.closed or self._followed is None:
             return super().force(tracer, use)

@@ -26,7 +26,7 @@ from fxgrad.engine.core.program import Atom, Equation, Program, Provenance, Sour
 from fxgrad.engine.core.program_properties import ordering_constraints
 from fxgrad.engine.core.sizes import SymbolicDim
 from fxgrad.engine.core.sources import NOWHERE, equation_source, rerecord_source, user_source, with_callers
-from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
+from fxgrad.engine.hints import CHOICES, Hint
 from fxgrad.engine.tracing import interning
 from fxgrad.engine.tracing.provenance import RETURNED, enter_origins, enter_tags, note_call_names, note_partial
 from fxgrad.engine.tracing.tracer import Tracer, leak_error
@@ -428,8 +428,11 @@ class Tape:
             tape.asked_for_values = True
             tape = tape.parent
 
-    def force(self, tracer: Tracer, use: str) -> Any:
-        """Return the concrete value of `tracer`; raise `ConcretizationError` if it has none."""
+    def force(self, tracer: Tracer, use: str | Callable[[], Hint]) -> Any:
+        """Return the concrete value of `tracer`; raise `ConcretizationError` if it has none.
+
+        The message begins with the `use`, or is that of a hint, which is looked for only then.
+        """
         if self.closed:
             raise leak_error(tracer)
         if self.values is None:
@@ -471,13 +474,12 @@ class Tape:
         value = self.run_prefix(self.values)[tracer.variable]
         return value.tape.concrete_value(value) if type(value) is Tracer else value
 
-    def _unknown(self, tracer: Tracer, use: str) -> errors.ConcretizationError:
+    def _unknown(self, tracer: Tracer, use: str | Callable[[], Hint]) -> errors.ConcretizationError:
+        hint = Hint(use, CHOICES) if isinstance(use, str) else use()
         names = ", ".join(self._ancestors(tracer.variable)) or "no argument"
         return errors.ConcretizationError(user_lines.at_user_line(
-            f"{use} needs the value of a traced array ({tracer.aval}) in {self.name}, which is traced without values. "
-            f"It depends on: {names}. Write fxgrad.numpy.where(condition, a, b) to choose between values, "
-            "fxgrad.lax.cond, while_loop or fori_loop to choose or repeat pieces of code, or make the argument static "
-            f"(static_argnums). {COMPILED_CONTROL_FLOW}"))
+            f"{hint.done} needs the value of a traced array ({tracer.aval}) in {self.name}, which is traced without "
+            f"values. It depends on: {names}. {hint.instead}"))
 
     def _ancestors(self, var: Variable) -> list[str]:
         """Return the names of the inputs, and of the sizes, that `var` depends on."""

@@ -17,7 +17,7 @@ from fxgrad.engine.core.avals import Aval, Shape, array_aval, check_dtype, way_t
 from fxgrad.engine.core.program import Variable
 from fxgrad.engine.core.symbolic import Linear
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.hints import conversion_hint, item_hint, printing_hint, running_call_text
+from fxgrad.engine.hints import condition_hint, conversion_hint, index_hint, item_hint, printing_hint
 from fxgrad.engine.pytorch_names import add_hint_attributes
 from fxgrad.engine.user_source import Assignment, item_assignment, running_call, running_code
 
@@ -96,13 +96,13 @@ class Tracer:
             raise ValueError(user_lines.at_user_line(
                 f"the truth value of a traced array with {self.size} elements is ambiguous; "
                 "write np.any(x) or np.all(x)"))
-        return bool(self.tape.force(self, "bool()").reshape(()))
+        return bool(self.tape.force(self, condition_hint).reshape(()))
 
     def __index__(self) -> int:
         if dtypes.kind_of(self.dtype) not in "iu" or self.shape:
             raise errors.ArrayConversionError(user_lines.at_user_line(
                 f"a traced {self.aval} cannot be used as an index or a size: only integer scalars can"))
-        return int(self.tape.force(self, running_call_text() or "an index"))
+        return int(self.tape.force(self, index_hint))
 
     def __int__(self) -> int:
         if self.size != 1:
