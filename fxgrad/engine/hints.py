@@ -49,9 +49,8 @@ COMPILED_CONTROL_FLOW = "fxgrad.python_control_flow(f) compiles the `if`, `for` 
 CHOICES = ("Write fxgrad.numpy.where(condition, a, b) to choose between values, fxgrad.lax.cond, while_loop or "
            "fori_loop to choose or repeat pieces of code, or make the argument static (static_argnums). "
            f"{COMPILED_CONTROL_FLOW}")
-"""What to write where code needs a value that is not known."""
-_SIZES = ("Sizes, axes and numbers of turns must be known: make the argument static (static_argnums), or take it from a "
-          "shape")
+_SIZES = ("Sizes, axes and numbers of turns must be known: make the argument static (static_argnums), or take it from "
+          "a shape")
 
 
 def condition_hint() -> Hint:
