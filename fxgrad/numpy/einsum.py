@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import opt_einsum  # type: ignore[import-untyped]
 
+from fxgrad.engine.core.sizes import size_hint
 from fxgrad.engine.frontend.operands import as_dtype, as_numpy_scalars, promote_operands, refuse_out, shape_of
 from fxgrad.engine.frontend.operands import operands as read
 from fxgrad.engine.frontend.placing import place_array
@@ -79,8 +80,8 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
         subscripts, operands = _from_lists((subscripts, *operands))
     arrays = as_numpy_scalars(promote_operands(*read(*operands)))
     names, result = _read(subscripts, arrays)
-    path, cost = opt_einsum.contract_path(",".join(names) + "->" + result, *map(shape_of, arrays), shapes=True,
-                                          optimize=optimize)
+    shapes = [tuple(map(size_hint, shape_of(array))) for array in arrays]
+    path, cost = opt_einsum.contract_path(",".join(names) + "->" + result, *shapes, shapes=True, optimize=optimize)
     return path, cost
 
 
@@ -188,7 +189,7 @@ def _order(terms: list[EinsumOperand], result: str, optimize: Any) -> list[tuple
     text = ",".join(term.names for term in terms) + "->" + result
     chosen = optimize if isinstance(optimize, str) else "auto"
     path = optimize if isinstance(optimize, list) else opt_einsum.contract_path(
-        text, *(shape_of(term.array) for term in terms), shapes=True, optimize=chosen)[0]
+        text, *(tuple(map(size_hint, shape_of(term.array))) for term in terms), shapes=True, optimize=chosen)[0]
     return [pair for pair in path if isinstance(pair, tuple)]
 
 

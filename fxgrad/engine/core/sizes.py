@@ -295,8 +295,12 @@ def _refuse_number(size: SymbolicDim, use: str) -> NoReturn:
         raise ConcretizationError(at_user_line(
             f"{advice.done} needs a number for the size {size}, and {_names_text(size)}{advice.instead}, or trace it "
             "for one size (fxgrad.symbolic_spec(4, 3), or an array)"))
+    call = running_call_text()
+    if call.startswith("len("):
+        raise ConcretizationError(at_user_line(f"{call} is a number in Python, and {_names_text(size)}Write "
+                                               f"{call.removeprefix('len(')[:-1]}.shape[0], the size itself"))
     raise ConcretizationError(at_user_line(
-        f"a number is needed of the size {size}, for {running_call_text() or use}, and {_names_text(size)}Write "
+        f"a number is needed of the size {size}, for {call or use}, and {_names_text(size)}Write "
         "fxgrad.numpy.arange(size) for its numbers, fxgrad.numpy.zeros(shape) for an array, fxgrad.lax.scan over an "
         "array or fxgrad.lax.fori_loop(0, size, ...) for a loop, and the size itself in arithmetic; or trace it for "
         "one size (fxgrad.symbolic_spec(4, 3), or an array)"))

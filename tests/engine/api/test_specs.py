@@ -341,7 +341,8 @@ WRITE = ("{call} needs a number for the size n, " + STANDS + "Write fxgrad.numpy
     (lambda x: [x[i] for i in range(x.shape[0])], NEEDED.format(use="range(x.shape[0])")),
     (lambda x: x * int(x.shape[0]), NEEDED.format(use="int(x.shape[0])")),
     (lambda x: x * float(x.shape[0]), NEEDED.format(use="float(x.shape[0])")),
-    (lambda x: len(x) * x, NEEDED.format(use="len(x)")),
+    (lambda x: len(x) * x, ("len(x) is a number in Python, and n stands for any size from 1 on: the program is traced "
+                            "once for all of them. Write x.shape[0], the size itself")),
     (lambda x: np.pad(x, 1, mode="edge"), NEEDED.format(use="np.pad(x, 1, mode='edge')")),
     (lambda x: x.shape[0] * [1.0],
      NEEDED.format(use="a loop over range(size), int(size), an index or a size of NumPy's")),
