@@ -23,6 +23,7 @@ from fxgrad.engine.frontend.value_calls import replay_on_values
 from fxgrad.engine.ops.conversion import converted
 from fxgrad.engine.tracing.tracer import Tracer, aval_of
 from fxgrad.engine.user_lines import at_user_line
+from fxgrad.engine.user_source import item_assignment, running_code
 from fxgrad.errors import DTypeError, MutationError, UnsupportedError
 from fxgrad.numpy import indexing
 from fxgrad.numpy.inspection import DEVICE
@@ -203,10 +204,14 @@ def _getitem(self: Array, index: Any) -> Any:
 def _setitem(self: Array, index: Any, value: Any) -> None:
     """Set `x[index] = value`, if the array is a caller's or a copy; raise `MutationError` if it is a result."""
     if not self.flags.writeable:
+        is_part = isinstance(self.base, np.ndarray) and self.base.size != self.size
+        done, instead = item_assignment(running_code().statement, view=is_part) or (
+            "x[...] = value", "x = x.at[...].set(value)")
+        array = instead.split(" = ")[0]
         raise MutationError(at_user_line(
-            f"x[...] = value: x, an array of shape {self.shape} and dtype {self.dtype.name}, cannot be written to: a "
-            "function of fxgrad made it, or it is a read-only array of NumPy's. Write x = x.at[...].set(value), or "
-            "before it x = x.copy(), which can be written to"))
+            f"{done}: {array}, an array of shape {self.shape} and dtype {self.dtype.name}, cannot be written to: a "
+            f"function of fxgrad made it, or it is a read-only array of NumPy's. Write {instead}, or before it "
+            f"{array} = {array}.copy(), which can be written to"))
     _own_setitem(self, index, value)
 
 

@@ -312,9 +312,12 @@ def test_nobody_writes_to_results() -> None:
     with pytest.raises(MutationError) as caught:
         x[0] = 1.0
     assert str(caught.value).startswith(
-        "x[...] = value: x, an array of shape (3,) and dtype float64, cannot be written to: a function of fxgrad made "
-        "it, or it is a read-only array of NumPy's. Write x = x.at[...].set(value), or before it x = x.copy(), which "
+        "x[0] = 1.0: x, an array of shape (3,) and dtype float64, cannot be written to: a function of fxgrad made "
+        "it, or it is a read-only array of NumPy's. Write x = x.at[0].set(1.0), or before it x = x.copy(), which "
         "can be written to\n  at test_arrays.py:")
+    rows = {"a": fnp.zeros((2, 2))}
+    with pytest.raises(MutationError, match=r"Write rows\['a'\] = rows\['a'\]\.at\[0, 1\]\.add\(2\.0\), or "):
+        rows["a"][0][1] += 2.0
     for part in (x[1:], x[[0, 1]], x[..., 0:1], x * 2.0, 2.0 - x, x + x, x * np.float32(2.0), -1 * x, x + [1.0] * 3):
         with pytest.raises(MutationError):
             part[0] = 1.0
