@@ -134,6 +134,23 @@ def item_hint() -> Hint | None:
     return _item_hint(running, running.expression) if isinstance(running.expression, ast.Subscript) else None
 
 
+def method_hint() -> Hint | None:
+    """Return the hint for running user code that calls a method of an array; None for other code."""
+    frame, call = user_lines.user_frame(), running_code().expression
+    if frame is None or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    receiver, name = call.func.value, call.func.attr
+    before = receiver.value if isinstance(receiver, ast.Subscript) else None
+    if isinstance(receiver, ast.Subscript) and isinstance(before, ast.Attribute) and before.attr == "at":
+        at = ast.Call(ast.parse("fxgrad.numpy.at", mode="eval").body, [before.value], [])
+        own = ast.Call(ast.Attribute(ast.Subscript(at, receiver.slice), name), call.args, call.keywords)
+    elif hasattr(_resolve_name(frame, receiver), "__array__") and _exists(f"numpy.{name}"):
+        own = ast.Call(ast.parse(f"fxgrad.numpy.{name}", mode="eval").body, [receiver, *call.args], call.keywords)
+    else:
+        return None
+    return Hint(node_text(call), f"Write {node_text(own)}")
+
+
 _hinted = Cache("lines with a hint how to print values", 1024)
 
 

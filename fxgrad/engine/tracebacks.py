@@ -21,13 +21,26 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _LEFT_OUT = tuple(f"{os.sep}{package}{os.sep}" for package in ("jax", "jaxlib"))
 
 
+_REFUSED_BY_JAX = "'fxgrad.engine.tracing.tracer.Tracer'"
+_INSTEAD = ("It is a traced array of fxgrad. Wrap the function that calls jax, and pass the array as an argument: "
+            "fxgrad.from_jax(f)(x); or use the function of the same name in fxgrad")
+
+
+def _add_jax_hint(error: BaseException) -> None:
+    """Add what to write to a message of jax about a traced array of fxgrad, whose class it does not know."""
+    if type(error) is TypeError and error.args and _REFUSED_BY_JAX in str(error.args[0]) and (
+            _INSTEAD not in error.args[0]):
+        error.args = (f"{error.args[0].rstrip()}\n{_INSTEAD}",)
+
+
 def shorten_traceback(error: BaseException) -> BaseException:
     """Return `error` with the frames of fxgrad and jax removed from its traceback, unless settings keep them.
 
-    If the refused call is written as in PyTorch, the message gets a hint. If an exception that is not one of fxgrad's
-    comes out of fxgrad's own code, that frame stays.
+    If the refused call is written as in PyTorch, or is one of jax's, the message gets a hint. If an exception that is
+    not one of fxgrad's comes out of fxgrad's own code, that frame stays.
     """
     error = add_pytorch_hint(error)
+    _add_jax_hint(error)
     if not config.traceback_filtering:
         return error
     frames: list[TracebackType] = []

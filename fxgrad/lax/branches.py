@@ -75,6 +75,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     """
     if operand is not _NONE:
         operands = (*operands, operand)
+    if callable(branches):
+        raise ArgumentError(at_user_line("switch: branches is a function, where a list of functions is needed. Write "
+                                         "switch(index, [f, g], x)"))
     branches = list(branches)
     if not branches:
         raise ArgumentError(at_user_line("switch: branches is empty; pass at least one function"))

@@ -66,6 +66,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[FxgradError], str]] = {
          "use fnp.where to choose for each element")),
     "float index": (lambda: lax.switch(0.5, [lambda: 1, lambda: 2]), errors.DTypeError,
         "switch: index must be an integer, got f64*[]. Convert it with .astype('int32'), or use cond for a bool"),
+    "one function in the place of branches": (lambda: lax.switch(0, np.sin, np.cos), errors.ArgumentError,
+        "switch: branches is a function, where a list of functions is needed. Write switch(index, [f, g], x)"),
     "no branches": (lambda: lax.switch(0, []), errors.ArgumentError,
         "switch: branches is empty; pass at least one function"),
     "no function": (lambda: lax.cond(True, 1.0, lambda: 2.0), errors.ArgumentError,

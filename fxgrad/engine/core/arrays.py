@@ -142,8 +142,11 @@ class _OriginAttribute(HintAttribute):
     """An attribute that jax's arrays alone have, such as `x.sharding`, if the memory is that of one."""
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        if instance is None or instance.origin is None:
+        if instance is None:
             return super().__get__(instance, owner)
+        if instance.origin is None:  # without the user's line, whose search would make each `hasattr` slow
+            raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}, which jax's arrays have: "
+                                 f"this one is NumPy's. Write fxgrad.device_put(x).{self.name}", name=self.name)
         return getattr(instance.origin, self.name)
 
 

@@ -17,7 +17,7 @@ from fxgrad.engine.core.avals import Aval, Shape, array_aval, check_dtype, way_t
 from fxgrad.engine.core.program import Variable
 from fxgrad.engine.core.symbolic import Linear
 from fxgrad.engine.dtypes import DType
-from fxgrad.engine.hints import condition_hint, conversion_hint, index_hint, item_hint, printing_hint
+from fxgrad.engine.hints import condition_hint, conversion_hint, index_hint, item_hint, method_hint, printing_hint
 from fxgrad.engine.pytorch_names import add_hint_attributes
 from fxgrad.engine.user_source import Assignment, item_assignment, running_call, running_code
 
@@ -146,6 +146,11 @@ class Tracer:
             raise errors.UnsupportedError(user_lines.at_user_line(
                 f"{found.done} indexes an array of jax's with a traced array of fxgrad ({self.aval}), which jax cannot "
                 f"trace. {found.instead}"))
+        found = method_hint()
+        if found is not None:
+            raise errors.UnsupportedError(user_lines.at_user_line(
+                f"{found.done} calls a method of an array of jax's with a traced array of fxgrad ({self.aval}), which "
+                f"jax cannot trace. {found.instead}"))
         raise errors.UnsupportedError(user_lines.at_user_line(
             f"a jax function was called on a traced array of fxgrad ({self.aval}), which it cannot trace. "
             "Wrap the function that calls it, and pass the array as an argument: fxgrad.from_jax(f)(x); or use the "

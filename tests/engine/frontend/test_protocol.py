@@ -7,6 +7,7 @@ import re
 import statistics
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -332,3 +333,25 @@ def test_arrays_of_jax_indexed_by_traced_arrays() -> None:
             "rows[i, 0] indexes an array of jax's with a traced array of fxgrad (i64), which jax cannot trace. Write "
             "fxgrad.numpy.at(rows)[i, 0].get()")
     assert fxgrad.jit(lambda i: fxgrad.numpy.at(rows)[i, 0].get())(2) == 4.0
+
+
+def test_methods_of_arrays_of_jax_called_with_traced_arrays() -> None:
+    rows = jnp.arange(6.0).reshape(3, 2)
+    for function, own, written in (
+            (lambda i: rows.at[i, 0].set(1.0), lambda i: fxgrad.numpy.at(rows)[i, 0].set(1.0),
+             "fxgrad.numpy.at(rows)[i, 0].set(1.0)"),
+            (lambda i: rows.take(i, axis=0), lambda i: fxgrad.numpy.take(rows, i, axis=0),
+             "fxgrad.numpy.take(rows, i, axis=0)"),
+            (lambda i: rows.clip(i), lambda i: fxgrad.numpy.clip(rows, i), "fxgrad.numpy.clip(rows, i)")):
+        with pytest.raises(UnsupportedError, match=r" calls a method of an array of jax's with a ") as caught:
+            fxgrad.jit(function)(2)
+        assert str(caught.value).split("\n")[0].endswith(f"which jax cannot trace. Write {written}")
+        np.testing.assert_array_equal(fxgrad.jit(own)(2), function(2))
+    with pytest.raises(UnsupportedError, match=r"^a jax function was called on a traced array"):
+        fxgrad.jit(lambda x: jnp.sin(x))(2.0)
+    for function in (jax.lax.sin, jax.nn.relu):
+        for way in (fxgrad.jit, fxgrad.grad, lambda f: fxgrad.jit(fxgrad.grad(f)), lambda f: lambda x: fxgrad.vmap(f)(
+                np.full(2, x))):
+            with pytest.raises(TypeError) as refused:
+                way(lambda x, function=function: function(x))(2.0)
+            assert str(refused.value).count("fxgrad.from_jax(f)(x); or use the function of the same name in fx") == 1
