@@ -388,7 +388,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     wide = any(dtypes.is_64bit(aval.dtype) for aval in (*avals, *out_avals)) or any(
         map(needs_x64, held))
     with x64(wide):
-        values = [jax.numpy.asarray(as_jax(arg)) for arg in args]
+        values = [arg if isinstance(arg, jax.Array) else jax.numpy.asarray(as_jax(arg)) for arg in args]
         if any(map(has_effects, held)):  # whose runner takes programs
             key = ("alone", primitive, *param_key(primitive, params), *avals)
             return run_compiled(memoize(held[0], key, lambda: _program_of(primitive, avals, params, out_avals)), values)
