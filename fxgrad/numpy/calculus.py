@@ -127,6 +127,8 @@ def _slopes(f: Any, at: int, distance: Any, edge_order: int) -> Any:
         if shape_of(positions) != (extent,):
             raise ShapeError(at_user_line(f"gradient: positions of shape {shape_of(positions)} for axis {at} of size "
                                           f"{extent}; a position for each element is needed"))
+        if dtypes.is_integer(aval_of(positions).dtype):
+            positions = convert(positions, dtypes.int64)  # differences of narrow and of unsigned integers would wrap
         gaps = reshape(diff(positions), (extent - 1, *(1,) * (len(shape) - at - 1)))
         steps = divide(subtract(part(1, extent), part(0, extent - 1)), gaps)
 

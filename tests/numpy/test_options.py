@@ -268,4 +268,5 @@ def test_casting_of_python_numbers_by_equivalent_types() -> None:
 
 
 def test_comparisons_of_two_integers_with_a_dtype() -> None:
-    assert fnp.equal(1, 1, dtype=bool) and not fnp.less(2, 1, dtype=bool)
+    assert fnp.equal(1, 1, dtype=bool)
+    assert not fnp.less(2, 1, dtype=bool)
