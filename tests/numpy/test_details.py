@@ -333,6 +333,16 @@ def test_slopes_at_positions_of_narrow_and_unsigned_integers(positions: Any) -> 
     f = np.array([1.0, 2.0, 5.0])
     exact = np.array([int(each) - int(positions[0]) for each in positions], float)
     np.testing.assert_allclose(fnp.gradient(f, positions), np.gradient(f, exact), rtol=1e-15)
+    for function in (fnp.trapezoid, fxgrad.jit(fnp.trapezoid)):
+        np.testing.assert_allclose(function(f, positions), np.trapezoid(f, exact), rtol=1e-15)
+    np.testing.assert_allclose(fnp.trapezoid(np.stack([f, f]), np.stack([positions, positions])),
+                               np.trapezoid(np.stack([f, f]), exact), rtol=1e-15)
+
+
+def test_nearness_of_bools() -> None:
+    a, b = np.array([True, False, True]), np.array([False, False, True])
+    for tolerances in ({}, {"atol": 1}, {"atol": 1, "rtol": 0}, {"rtol": 1}):
+        np.testing.assert_array_equal(fnp.isclose(a, b, **tolerances), np.isclose(a, b, **tolerances))
 
 
 def test_points_in_a_list_are_vectors_of_coordinates() -> None:
