@@ -370,6 +370,16 @@ def test_a_path_without_operands() -> None:
         fnp.einsum_path("")
 
 
+def test_large_and_small_integers_in_a_list_of_unsigned_ones() -> None:
+    for numbers in ([2**64 - 1, 104783749223640], [[2**63 + 1], [True]], [2**63 + 1]):
+        np.testing.assert_array_equal(fnp.array(numbers, np.uint64), np.array(numbers, np.uint64))
+    for numbers in ([2**64 - 1, -1], [2**64, 1]):
+        with pytest.raises(OverflowError, match="out of bounds for uint64"):
+            fnp.array(numbers, np.uint64)
+    assert fnp.array([], np.uint64).shape == (0,)
+    np.testing.assert_array_equal(fnp.array([1.0, 2.0**63], np.uint64), np.array([1, 2**63], np.uint64))
+
+
 def test_python_integers_beyond_64_bits() -> None:
     for function in (fnp.bitwise_count, fnp.sum, lambda n: fnp.maximum(n, 2)):
         with pytest.raises(OverflowError, match="does not fit int64"):
