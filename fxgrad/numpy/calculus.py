@@ -69,13 +69,19 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     extent = shape_of(y)[at]
     steps = dx
     if x is not None:
-        x = as_array_operand(x)
+        x = _positions(x)
         if len(shape_of(x)) == 1:
             steps = reshape(diff(x), (max(shape_of(x)[0] - 1, 0), *(1,) * (len(shape_of(y)) - at - 1)))
         else:
             steps = diff(x, axis=axis)
     later, earlier = slice_in_dim(y, min(1, extent), extent, at), slice_in_dim(y, 0, max(extent - 1, 0), at)
     return sum(multiply(multiply(steps, add(later, earlier)), 0.5), at)
+
+
+def _positions(x: Any) -> Any:
+    """Return positions of which there will be differences: those of narrow and of unsigned integers would wrap."""
+    x = as_array_operand(x)
+    return x if dtypes.is_inexact(aval_of(x).dtype) else convert(x, dtypes.int64)
 
 
 def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edge_order: int | None = None) -> Any:
@@ -123,7 +129,7 @@ def _slopes(f: Any, at: int, distance: Any, edge_order: int) -> Any:
         inner = divide(subtract(part(2, extent), part(0, extent - 2)), multiply(2.0, distance))
         shares: list[Any] = [0.5, 0.5]
     else:
-        positions = as_array_operand(distance)
+        positions = _positions(distance)
         if shape_of(positions) != (extent,):
             raise ShapeError(at_user_line(f"gradient: positions of shape {shape_of(positions)} for axis {at} of size "
                                           f"{extent}; a position for each element is needed"))

@@ -66,7 +66,11 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     check_device("asarray", device)
     del order  # executors choose the memory layout
     if are_python_numbers(a):
-        return array_of_numbers(np.asarray(a), as_dtype_or_none(dtype))
+        numbers, wanted = np.asarray(a), as_dtype_or_none(dtype)
+        if wanted == np.uint64 and numbers.dtype.kind == "f":  # NumPy rounds integers from 2^63 on beside smaller ones
+            exact = np.asarray(a, object)
+            numbers = exact if all(isinstance(number, int) for number in exact.flat) else numbers
+        return array_of_numbers(numbers, wanted)
     is_cast = dtype is not None and isinstance(a, list | tuple)
     array = from_nested(a, functools.partial(asarray, dtype=dtype)) if is_cast else operand(a)
     aval = aval_of(array)  # raises for strings and objects

@@ -196,7 +196,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     places = np.where(places < 0, places + extent, places).astype(np.intp)
     given = _with_rank(values, len(shape))
     if single:
-        given = move_axis(given, 0, at)  # NumPy's rule for one place: the values are those of consecutive entries
+        given = move_axis(given, 0, at)
+    if places.size == 1:  # NumPy's rule for one place: the values are those of consecutive entries
         places = np.repeat(places, shape_of(given)[at])
     wanted = (*shape[:at], places.size, *shape[at + 1:])
     try:
@@ -224,7 +225,7 @@ def _insert_traced(arr: Any, places: Any, values: Any, axis: int) -> Any:
     given, single = _with_rank(values, len(shape)), not places.shape
     if single:
         given = move_axis(given, 0, axis)
-    count = shape_of(given)[axis] if single else places.size
+    count = shape_of(given)[axis] if places.size == 1 else places.size
     wanted = (*shape[:axis], count, *shape[axis + 1:])
     given = broadcast_to(convert(given, aval_of(arr).dtype, aval_of(arr).weak), wanted)
     places = broadcast_to(ravel(where(places < 0, places + shape[axis], places)), (count,))
@@ -361,8 +362,8 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = N
     if not isinstance(trim, str) or set(trim.lower()) - {"f", "b"}:
         raise ArgumentError(at_user_line(f"trim_zeros: trim is made of 'f' and 'b', got {trim!r}"))
     known = require_concrete(filt, "np.trim_zeros, whose result has a size that depends on the values")
-    places = np.nonzero(known)
     rank = known.ndim
+    places = np.nonzero(known) if rank else ()
     axes = axes_of("trim_zeros", axis, rank)
     index = [slice(None)] * rank
     for at in axes:

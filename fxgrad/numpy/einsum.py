@@ -48,10 +48,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: Any = None, optimize: Any = 
         return place_array("einsum", einsum(subscripts, *operands, out=out, optimize=optimize, precision=precision,
                                             preferred_element_type=preferred_element_type, dtype=dtype), out_sharding)
     refuse_out("einsum", out)
-    if not isinstance(subscripts, str):
-        subscripts, operands = _from_lists((subscripts, *operands))
-    if not operands:
-        raise ArgumentError(at_user_line(f"einsum: no arrays for {subscripts!r}. Write einsum('ij->j', x)"))
+    subscripts, operands = _with_letters(subscripts, operands)
     arrays = as_numpy_scalars(promote_operands(*(as_dtype(each, dtype) for each in read(*operands))))
     preferred = as_dtype_or_none(preferred_element_type)
     names, result = _read(subscripts, arrays)
@@ -76,8 +73,7 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
     >>> einsum_path("ij,jk,k->i", [[1.0]], [[1.0]], [1.0])[0]
     [(0, 2), (0, 1)]
     """
-    if not isinstance(subscripts, str):
-        subscripts, operands = _from_lists((subscripts, *operands))
+    subscripts, operands = _with_letters(subscripts, operands)
     arrays = as_numpy_scalars(promote_operands(*read(*operands)))
     names, result = _read(subscripts, arrays)
     shapes = [tuple(map(size_hint, shape_of(array))) for array in arrays]
@@ -86,6 +82,15 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
+
+
+def _with_letters(subscripts: Any, operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """Return subscripts as a text, and the arrays, of which there is at least one."""
+    if not isinstance(subscripts, str):
+        subscripts, operands = _from_lists((subscripts, *operands))
+    if not operands:
+        raise ArgumentError(at_user_line(f"einsum: no arrays for {subscripts!r}. Write einsum('ij->j', x)"))
+    return subscripts, operands
 
 
 def _from_lists(given: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:

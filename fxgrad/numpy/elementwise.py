@@ -27,7 +27,7 @@ from fxgrad.engine.frontend.operands import (
 from fxgrad.engine.frontend.ufuncs import Elementwise, composite_function, unary_function
 from fxgrad.engine.ops import exponential, parts, trigonometric
 from fxgrad.engine.ops.arithmetic import div, mul, neg_p, stop_gradient
-from fxgrad.engine.ops.comparison import eq, lt, ne, not_
+from fxgrad.engine.ops.comparison import and_, eq, lt, ne, not_, or_
 from fxgrad.engine.ops.creation import bitcast_convert_type
 from fxgrad.engine.ops.integrals import sine_over_x
 from fxgrad.engine.ops.parts import complex as complex_
@@ -282,7 +282,9 @@ def _isfinite(x: Any) -> Any:
     dtype = aval_of(x).dtype
     if not dtypes.is_inexact(dtype):
         return _everywhere(x, True)
-    return parts.is_finite(parts.abs(x) if dtypes.is_complex(dtype) else x)
+    if dtypes.is_complex(dtype):  # part by part: the modulus of finite numbers may overflow
+        return and_(parts.is_finite(parts.real(x)), parts.is_finite(parts.imag(x)))
+    return parts.is_finite(x)
 
 
 def _isnan(x: Any) -> Any:
@@ -292,7 +294,12 @@ def _isnan(x: Any) -> Any:
 
 def _isinf(x: Any) -> Any:
     x = as_array_operand(x)
-    return eq(parts.abs(x), math.inf) if dtypes.is_inexact(aval_of(x).dtype) else _everywhere(x, False)
+    dtype = aval_of(x).dtype
+    if not dtypes.is_inexact(dtype):
+        return _everywhere(x, False)
+    if dtypes.is_complex(dtype):
+        return or_(*(eq(parts.abs(part), math.inf) for part in (parts.real(x), parts.imag(x))))
+    return eq(parts.abs(x), math.inf)
 
 
 def _signed_infinity(infinity: float) -> Function:

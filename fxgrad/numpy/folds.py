@@ -150,6 +150,7 @@ def reduceat(function: Elementwise, array: Any, indices: Any, axis: int = 0, dty
     at = axis_of(name, axis, len(shape_of(a)))
     known = np.asarray(require_concrete(indices, f"np.{name}, whose indices choose how many elements are combined,"))
     size = shape_of(a)[at]
+    known = known if known.size else known.astype(np.int32)  # an empty list holds no floats
     if known.ndim != 1 or known.dtype.kind not in "iu":
         raise IndexingError(at_user_line(f"{name}: indices of type {aval_of(known)}; a vector of integers is needed"))
     if known.size and (known.min() < 0 or known.max() >= size):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -181,11 +182,25 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
         raise ShapeError(at_user_line(f"ravel_multi_index: {len(multi_index)} arrays for {len(sizes)} axes"))
     if mode not in ("raise", "clip", "wrap"):
         raise ArgumentError(at_user_line(f"ravel_multi_index: mode must be 'raise', 'clip' or 'wrap', got {mode!r}"))
-    flat: Any = np.int32(0)
+    flat: Any = _wide_enough("ravel_multi_index", np.int32(0), sizes)
     places = range(len(sizes))[::-1] if _is_columns_first("ravel_multi_index", order) else range(len(sizes))
     for at in places:
-        flat = add(multiply(flat, sizes[at]), _hold_in_range("ravel_multi_index", multi_index[at], sizes[at], at, mode))
+        held = _hold_in_range("ravel_multi_index", multi_index[at], sizes[at], at, mode)
+        # Beside signed integers those of uint64 would become floats.
+        held = convert(held, dtypes.int64) if aval_of(held).dtype == np.uint64 else held
+        flat = add(multiply(flat, sizes[at]), held)
     return flat if dtype is None else as_dtype(flat, dtype)
+
+
+def _wide_enough(name: str, places: Any, sizes: Sequence[int]) -> Any:
+    """Return flat positions in a dtype that holds those of all elements of an array with axes of these sizes."""
+    least, dtype = math.prod(sizes) - 1, aval_of(places).dtype
+    if not isinstance(least, int):
+        return places
+    if least > np.iinfo(np.int64).max:
+        raise ShapeError(at_user_line(f"{name}: an array of shape {tuple(sizes)} has more elements than int64 counts"))
+    wide = next(each for each in (dtype, dtypes.int32, dtypes.int64) if least <= np.iinfo(each).max)
+    return places if wide == dtype else convert(places, wide)
 
 
 def _is_columns_first(name: str, order: str) -> bool:
@@ -229,6 +244,8 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Any, ...]
     if _is_columns_first("unravel_index", order):
         return unravel_index(places, sizes[::-1])[::-1]
     total = functools.reduce(operator.mul, sizes, 1)
+    if not is_traced:
+        places = _wide_enough("unravel_index", places, sizes)
     if dtypes.kind_of(aval_of(places).dtype) == "i":
         places = where(less(places, 0), add(places, total), places)
     if not isinstance(total, int):

@@ -36,6 +36,7 @@ from fxgrad.numpy.logic import equal, greater_equal, where
 from fxgrad.numpy.ordering import diff, searchsorted
 from fxgrad.numpy.python_numbers import are_python_numbers
 from fxgrad.numpy.reductions import max, min, sum
+from fxgrad.numpy.shaping import atleast_2d, transpose
 from fxgrad.numpy.spaced import linspace
 
 
@@ -180,16 +181,18 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = N
                 density: bool | None = None) -> tuple[Any, list[Any]]:
     """Return how many points, the rows of `sample`, are in each box of a grid, and the edges along each axis.
 
+    A list instead of an array holds the coordinates: `[x, y]` is two vectors, as in NumPy.
+
     `bins` and `range` as in `histogram`, or one for each column; the counts are int32, of the dtype of `weights`, or
     with `density` floats whose sum, times the sizes of the boxes, is 1. Raises `ShapeError` unless
     `sample` is a matrix.
 
-    >>> counts, edges = histogramdd([[0.0, 0.0], [1.0, 1.0], [1.0, 0.9]], bins=2)
+    >>> counts, edges = histogramdd([[0.0, 1.0, 1.0], [0.0, 1.0, 0.9]], bins=2)
     >>> counts
     array([[1, 0],
            [0, 2]], dtype=int32)
     """
-    sample = as_array_operand(sample)
+    sample = transpose(atleast_2d(sample)) if isinstance(sample, list | tuple) else as_array_operand(sample)
     if len(shape_of(sample)) != 2:
         raise ShapeError(at_user_line(f"histogramdd: a matrix of points is needed, the shape is {shape_of(sample)}"))
     rows, width = shape_of(sample)

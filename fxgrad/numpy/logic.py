@@ -218,10 +218,7 @@ def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     if _are_keys(a, b):
         return equal(a, b)
     a, b = as_numpy_scalars(promote_operands(a, b))
-    dtype = aval_of(a).dtype
-    if dtype == dtypes.bool_:
-        return eq(a, b)
-    if not dtypes.is_inexact(dtype):
+    if not dtypes.is_inexact(aval_of(a).dtype):
         a, b = (cast_operand(value, dtypes.float64, False) for value in (a, b))
     bound = add(multiply(absolute(b), rtol), atol)  # tolerances may be traced, of another dtype
     near = and_(less_equal(absolute(subtract(a, b)), bound), and_(isfinite(a), isfinite(b)))

@@ -84,6 +84,9 @@ def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant",
                                             "functions"))
     ends = _pairs("end_values", options.get("end_values", 0), rank)
     lengths = _pairs("stat_length", options.get("stat_length"), rank)
+    if mode in _STATISTICS and any(length is not None and length < (mode in ("maximum", "minimum"))
+                                   for pair in lengths for length in pair):
+        raise ArgumentError(at_user_line(f"pad: stat_length={options['stat_length']!r}; numbers from 1 on are needed"))
     for axis, width in enumerate(widths):
         if width == (0, 0):
             continue

@@ -143,6 +143,8 @@ def _group_rows(rows: Any, equal_nan: bool) -> _Groups:
     """Return the rows in lexicographic order, each compared with the one before it."""
     count = shape_of(rows)[0]
     width = math.prod(shape_of(rows)[1:])
+    if equal_nan and aval_of(rows).dtype.kind == "c":  # a NaN in either part makes the number a NaN
+        rows = where(isnan(rows), math.nan, rows)
     columns = [reshape(part, (count,)) for part in _columns(reshape(rows, (count, width)), width)]
     places = iota(dtypes.int32, (count,))
     if not count or not columns:

@@ -54,13 +54,17 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
             value = fnp.where(inside, value, fnp.asarray(cval, aval_of(array).dtype))
         total = total + math.prod((weight for _, weight in choice), start=1.0) * value
     dtype = aval_of(array).dtype
-    return fnp.round(total).astype(dtype) if dtype.kind in "iu" else fnp.asarray(total).astype(dtype)
+    return _round_half_away(total).astype(dtype) if dtype.kind in "iu" else fnp.asarray(total).astype(dtype)
+
+
+def _round_half_away(x: Any) -> Any:
+    return fnp.sign(x) * fnp.floor(fnp.abs(x) + 0.5)
 
 
 def _corners(coordinate: Any, order: int) -> list[tuple[Any, Any]]:
     """Return the elements around a coordinate along one axis, with their weights."""
     if order == 0:
-        away = fnp.sign(coordinate) * fnp.floor(fnp.abs(coordinate) + 0.5)  # halves are rounded away from zero
+        away = _round_half_away(coordinate)
         return [(away, 1.0)]
     below = fnp.floor(coordinate)
     part = coordinate - below

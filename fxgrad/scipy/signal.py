@@ -62,7 +62,8 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | No
     sizes = [shape_of(first)[axis] + shape_of(second)[axis] - 1 for axis in chosen]
     is_complex = first.dtype.kind == "c"
     forward, backward = (fnp.fft.fftn, fnp.fft.ifftn) if is_complex else (fnp.fft.rfftn, fnp.fft.irfftn)
-    full = backward(forward(first, sizes, chosen) * forward(second, sizes, chosen), sizes, chosen)
+    full = backward(forward(first, sizes, chosen) * forward(second, sizes, chosen), sizes, chosen) if chosen else \
+        first * second
     return _cut_product("fftconvolve", full, shape_of(first), shape_of(second), mode, chosen)
 
 
@@ -115,6 +116,10 @@ def _cut_product(name: str, full: Any, first: Sequence[int], second: Sequence[in
         return full
     if mode not in ("same", "valid"):
         raise ArgumentError(at_user_line(f"{name}: mode={mode!r}; it must be 'full', 'same' or 'valid'"))
+    longer = {first[axis] > second[axis] for axis in axes if first[axis] != second[axis]}
+    if mode == "valid" and len(longer) > 1:
+        raise ShapeError(at_user_line(f"{name}: mode='valid' of arrays of shapes {tuple(first)} and {tuple(second)}, "
+                                      "of which neither lies within the other"))
     index = [slice(None)] * len(first)
     for axis in axes:
         one, other = first[axis], second[axis]

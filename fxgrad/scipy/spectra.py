@@ -14,7 +14,14 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
-from fxgrad.engine.frontend.operands import as_array_operand, as_integer, axis_of, inexact_operands, shape_of
+from fxgrad.engine.frontend.operands import (
+    as_array_operand,
+    as_integer,
+    axis_of,
+    common_shape,
+    inexact_operands,
+    shape_of,
+)
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 
@@ -143,6 +150,11 @@ def _spectrum(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: Any, nov
     first, *rest = inexact_operands(x) if y is None or y is x else inexact_operands(x, y)
     at = axis_of(name, axis, len(shape_of(first)))
     signals = [fnp.moveaxis(each, at, -1) for each in (first, *rest)]
+    if any(0 in shape_of(each) for each in signals):  # there are no segments
+        sizes = (*common_shape(name, *(shape_of(each)[:-1] for each in signals)),
+                 min(shape_of(each)[-1] for each in signals))
+        nothing = fnp.moveaxis(fnp.zeros(sizes, dtypes.real_dtype(first.dtype)), -1, at)
+        return nothing, nothing
     length = max(shape_of(each)[-1] for each in signals)
     signals = [fnp.pad(each, [(0, 0)] * (len(shape_of(each)) - 1) + [(0, length - shape_of(each)[-1])])
                for each in signals]

@@ -272,3 +272,115 @@ def test_one_choice_has_the_shape_of_the_numbers() -> None:
     np.testing.assert_array_equal(fnp.choose([0, 0, 0], [5.0]), [5.0, 5.0, 5.0])
     x = np.arange(3.0)
     np.testing.assert_array_equal(fxgrad.jit(lambda x: np.choose([[0], [0]], [x]))(x), [x, x])
+
+
+@pytest.mark.parametrize("obj", [[1], np.array([1]), slice(1, 2)], ids=str)
+def test_several_values_at_the_one_place_of_a_list(obj: Any) -> None:
+    x = np.arange(6.0).reshape(3, 2)
+    for given in ([7.0, 8.0, 9.0], [[7.0], [8.0], [9.0]]):
+        np.testing.assert_array_equal(fnp.insert(x, obj, given, axis=1), np.insert(x, obj, given, axis=1))
+    np.testing.assert_array_equal(fnp.insert(x[:, 0], obj, [7.0, 8.0]), np.insert(x[:, 0], obj, [7.0, 8.0]))
+    place = np.array([1])
+    np.testing.assert_array_equal(fxgrad.jit(lambda x, at: fnp.insert(x, at, [7.0, 8.0]))(x[:, 0], place),
+                                  np.insert(x[:, 0], place, [7.0, 8.0]))
+
+
+def test_flat_positions_beyond_32_bits() -> None:
+    sizes = (41, 7, 120, 36, 2706, 8)
+    at = ([1, 29], [3, 5], [3, 117], [19, 2], [2379, 1284], [2, 2])
+    wanted = np.ravel_multi_index(at, sizes)
+    np.testing.assert_array_equal(fnp.ravel_multi_index(at, sizes), wanted)
+    small = tuple(np.array(each, np.int32) for each in at)
+    np.testing.assert_array_equal(fxgrad.jit(lambda at: fnp.ravel_multi_index(at, sizes, "clip"))(small), wanted)
+    np.testing.assert_array_equal(fnp.ravel_multi_index(([0], [1]), (2**62, 2)), [1])
+    for flat in (7, np.int32(7), np.array([7, 2**31 - 1], np.int32), np.uint8(7)):
+        for found, place in zip(fnp.unravel_index(flat, (70000, 70000)), np.unravel_index(flat, (70000, 70000)),
+                                strict=True):
+            np.testing.assert_array_equal(found, place)
+    np.testing.assert_array_equal(fnp.unravel_index(np.array([-1], np.int8), (300,)), [[299]])
+    for call in (lambda: fnp.unravel_index(1, (2**40, 2**40)), lambda: fnp.ravel_multi_index((0, 1), (2**40, 2**40))):
+        with pytest.raises(ShapeError, match="more elements than int64 counts"):
+            call()
+
+
+@pytest.mark.parametrize("dtypes", [("u8", "u8"), ("u8", "i8"), ("u4", "u4"), ("u1", "u1")], ids=str)
+def test_flat_positions_of_unsigned_integers_are_integers(dtypes: Any) -> None:
+    at = tuple(np.array([1, 200], dtype) for dtype in dtypes)
+    found = fnp.ravel_multi_index(at, (256, 256))
+    assert found.dtype.kind in "iu"
+    np.testing.assert_array_equal(found, np.ravel_multi_index(at, (256, 256)))
+
+
+def test_large_complex_numbers_are_finite() -> None:
+    z = np.array([1.7e308 - 1.7e308j, complex(np.inf, 0), complex(0, -np.inf), complex(np.nan, np.inf), np.nan, 1j])
+    for name in ("isfinite", "isinf", "isnan"):
+        for function in (getattr(fnp, name), fxgrad.jit(getattr(fnp, name))):
+            np.testing.assert_array_equal(function(z), getattr(np, name)(z))
+
+
+def test_complex_numbers_with_a_nan_in_either_part_are_one() -> None:
+    z = np.array([2 - 1j, np.nan, 1 + 1j, complex(0, np.nan), complex(1, np.nan), 1 + 1j])
+    found = fnp.unique(z, return_index=True, return_inverse=True, return_counts=True)
+    np.testing.assert_array_equal(found[0], [1 + 1j, 2 - 1j, np.nan])
+    for ours, wanted in zip(found[1:], ([2, 0, 1], [1, 2, 0, 2, 2, 0], [2, 1, 3]), strict=True):
+        np.testing.assert_array_equal(ours, wanted)
+    assert fnp.unique(z, equal_nan=False).size == 5
+
+
+@pytest.mark.parametrize("positions", [np.array([3, 2, 1], "u1"), np.array([-100, 20, 110], "i1"),
+                                       np.array([2**64 - 1, 2**64 - 3, 2**64 - 4], "u8")], ids=str)
+def test_slopes_at_positions_of_narrow_and_unsigned_integers(positions: Any) -> None:
+    f = np.array([1.0, 2.0, 5.0])
+    exact = np.array([int(each) - int(positions[0]) for each in positions], float)
+    np.testing.assert_allclose(fnp.gradient(f, positions), np.gradient(f, exact), rtol=1e-15)
+    for function in (fnp.trapezoid, fxgrad.jit(fnp.trapezoid)):
+        np.testing.assert_allclose(function(f, positions), np.trapezoid(f, exact), rtol=1e-15)
+    np.testing.assert_allclose(fnp.trapezoid(np.stack([f, f]), np.stack([positions, positions])),
+                               np.trapezoid(np.stack([f, f]), exact), rtol=1e-15)
+
+
+def test_nearness_of_bools() -> None:
+    a, b = np.array([True, False, True]), np.array([False, False, True])
+    for tolerances in ({}, {"atol": 1}, {"atol": 1, "rtol": 0}, {"rtol": 1}):
+        np.testing.assert_array_equal(fnp.isclose(a, b, **tolerances), np.isclose(a, b, **tolerances))
+
+
+def test_points_in_a_list_are_vectors_of_coordinates() -> None:
+    x, y = np.random.default_rng(0).normal(size=(2, 20))
+    counts, edges = fnp.histogramdd([x, y], bins=(3, 4))
+    wanted, parts = np.histogramdd([x, y], bins=(3, 4))
+    np.testing.assert_array_equal(counts, wanted)
+    np.testing.assert_allclose(edges[1], parts[1], rtol=1e-14)
+    np.testing.assert_array_equal(fxgrad.vmap(lambda x: np.histogramdd([x, y], bins=2)[0])(x[None])[0],
+                                  np.histogramdd([x, y], bins=2)[0])
+
+
+def test_statistics_of_too_few_elements_as_padding() -> None:
+    for mode, length in (("mean", -2), ("maximum", 0), ("minimum", (1, 0))):
+        with pytest.raises(ArgumentError, match="stat_length"):
+            fnp.pad(np.arange(4.0), 2, mode, stat_length=length)
+
+
+def test_zeros_trimmed_from_a_number() -> None:
+    assert fnp.trim_zeros(np.asarray(1.0)).shape == fnp.trim_zeros(np.asarray(0.0)).shape == ()
+
+
+def test_a_path_without_operands() -> None:
+    with pytest.raises(ArgumentError, match="no arrays"):
+        fnp.einsum_path("")
+
+
+def test_large_and_small_integers_in_a_list_of_unsigned_ones() -> None:
+    for numbers in ([2**64 - 1, 104783749223640], [[2**63 + 1], [True]], [2**63 + 1]):
+        np.testing.assert_array_equal(fnp.array(numbers, np.uint64), np.array(numbers, np.uint64))
+    for numbers in ([2**64 - 1, -1], [2**64, 1]):
+        with pytest.raises(OverflowError, match="out of bounds for uint64"):
+            fnp.array(numbers, np.uint64)
+    assert fnp.array([], np.uint64).shape == (0,)
+    np.testing.assert_array_equal(fnp.array([1.0, 2.0**63], np.uint64), np.array([1, 2**63], np.uint64))
+
+
+def test_python_integers_beyond_64_bits() -> None:
+    for function in (fnp.bitwise_count, fnp.sum, lambda n: fnp.maximum(n, 2)):
+        with pytest.raises(OverflowError, match="does not fit int64"):
+            function(2**70)

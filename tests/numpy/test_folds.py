@@ -169,3 +169,18 @@ def test_messages() -> None:
         assert str(error.value).split("\n")[0] == text
     with pytest.raises(ConcretizationError, match=r"np\.add\.reduceat, whose indices choose how many elements"):
         fxgrad.jit(lambda x, at: np.add.reduceat(x, at))(x, np.array([0, 2]))
+
+
+def test_options_of_reduce_by_position() -> None:
+    a = np.arange(6.0).reshape(3, 2)
+    for name, initial in (("add", 5.0), ("maximum", 3.0), ("fmax", 3.0)):
+        ours, theirs = getattr(fnp, name), getattr(np, name)
+        np.testing.assert_array_equal(ours.reduce(a, 0, None, None, True, initial),
+                                      theirs.reduce(a, 0, None, None, True, initial))
+    mask = np.array([[True], [False], [True]])
+    np.testing.assert_array_equal(fnp.add.reduce(a, 0, None, None, False, 5.0, mask),
+                                  np.add.reduce(a, 0, None, None, False, 5.0, mask))
+
+
+def test_no_indices_in_a_list() -> None:
+    assert fnp.add.reduceat(np.ones((3, 2)), [], axis=0).shape == (0, 2)

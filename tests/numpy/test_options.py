@@ -256,3 +256,17 @@ def test_options_of_memory_and_of_casts() -> None:
             r"^astype: float64 does not convert to int32 by casting='same_kind'\. Leave the option out to convert all "
             r"the same\n")):
         fxgrad.jit(lambda x: x.astype(np.int32, casting="same_kind"))(x)
+
+
+def test_casting_of_python_numbers_by_equivalent_types() -> None:
+    """NumPy's resolution of their types ends the process."""
+    for x, y in ((3.0, 4.0), (np.ones(2, np.float32), 4.0), (np.ones(2, np.float32), 4)):
+        with pytest.raises(errors.DTypeError, match="casting='equiv'"):
+            fnp.add(x, y, dtype="float32", casting="equiv")
+    assert fnp.add(3.0, 4.0, dtype="float64", casting="equiv") == 7.0
+    np.testing.assert_array_equal(fnp.exp(np.zeros(2, np.float32), dtype="float32", casting="equiv"), [1, 1])
+
+
+def test_comparisons_of_two_integers_with_a_dtype() -> None:
+    assert fnp.equal(1, 1, dtype=bool)
+    assert not fnp.less(2, 1, dtype=bool)

@@ -123,3 +123,10 @@ def test_second_derivatives_in_parameters_are_refused() -> None:
             "the derivative of hyp1f1(a, b, x) in b has no derivative in a: no closed form is known. Pass a as a "
             "constant (fxgrad.stop_gradient(a)), or differentiate with respect to the other arguments only")):
         fxgrad.grad(fxgrad.grad(hyp1f1, argnums=1))(0.5, 1.5, 2.0)
+
+
+def test_limits_of_the_beta_function_at_infinite_parameters() -> None:
+    a, b = np.array([1.0, np.inf, 200.0, np.inf, 2.0]), np.array([np.inf, 1.0, np.inf, 300.0, np.inf])
+    x = np.array([0.5, 0.5, 0.1, 0.9, 0.0])
+    for function in (betainc, fxgrad.jit(betainc)):
+        np.testing.assert_array_equal(function(a, b, x), scipy.special.betainc(a, b, x))

@@ -154,3 +154,24 @@ def test_nearest_rows_as_scipy() -> None:
 
 def test_trapezoid() -> None:
     assert fxgrad.scipy.integrate.trapezoid is fxgrad.numpy.trapezoid
+
+
+def test_interpolated_integers_are_rounded_away_from_zero_at_halves() -> None:
+    x, at = np.array([[4, 1, 3, 2], [7, 6, 8, 5]]), [np.array([0.0, 0.5, 0.5]), np.array([0.5, 0.5, 1.5])]
+    for sign in (1, -1):
+        np.testing.assert_array_equal(fxgrad.scipy.ndimage.map_coordinates(sign * x, at, 1),
+                                      jax.scipy.ndimage.map_coordinates(sign * x, at, 1))
+
+
+@pytest.mark.parametrize("name", ["convolve", "correlate", "convolve2d", "correlate2d", "fftconvolve"])
+def test_valid_parts_of_arrays_of_which_neither_lies_within_the_other(name: str) -> None:
+    with pytest.raises(errors.ShapeError, match="neither lies within the other"):
+        getattr(fxgrad.scipy.signal, name)(np.ones((2, 3)), np.ones((3, 2)), "valid")
+    assert getattr(fxgrad.scipy.signal, name)(np.ones((2, 2)), np.ones((2, 3)), "valid").shape == (1, 2)
+
+
+def test_products_without_axes_are_real() -> None:
+    for found in (fxgrad.scipy.signal.fftconvolve(np.asarray(3), np.asarray(4)),
+                  fxgrad.scipy.signal.fftconvolve(np.full(2, 3.0), np.full(2, 4.0), axes=[])):
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, np.full(found.shape, 12.0))

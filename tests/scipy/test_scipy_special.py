@@ -605,3 +605,10 @@ def test_the_slope_of_boxcox_at_0() -> None:
     """It was 0."""
     np.testing.assert_allclose(fxgrad.grad(fsp.boxcox, 1)(3.0, 0.0), np.log(3) ** 2 / 2, rtol=1e-14)
     np.testing.assert_array_equal(fsp.boxcox(np.array([0.0, 1.0]), 0.0), [-np.inf, 0.0])
+
+
+def test_spherical_harmonics_of_orders_beyond_the_degree() -> None:
+    n, m = np.arange(3)[:, None], np.arange(-3, 4)
+    wanted = scipy.special.sph_harm_y(n, m, 0.3, 0.4)
+    for function in (sph_harm_y, fxgrad.jit(lambda n, m, t, p: sph_harm_y(n, m, t, p, n_max=2))):
+        np.testing.assert_allclose(function(n, m, 0.3, 0.4), wanted, atol=1e-15)

@@ -124,3 +124,13 @@ def test_transformations_of_spectra(name: str) -> None:
 def test_spectra_refuse(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=f"^{re.escape(message)}\n"):
         call()
+
+
+@pytest.mark.parametrize("shape", [(0,), (5, 0), (0, 5, 2)], ids=str)
+def test_spectra_of_no_samples(shape: tuple[int, ...]) -> None:
+    nothing = np.zeros(shape)
+    for axis in range(len(shape)):
+        wanted = [each.shape for each in scipy.signal.welch(nothing, axis=axis)]
+        for found in (signal.welch(nothing, axis=axis), signal.csd(nothing, nothing + 1, axis=axis)):
+            assert [each.shape for each in found] == wanted
+    assert signal.csd(np.zeros(0), np.ones(10))[1].shape == signal.csd(np.ones(10), np.zeros(0))[0].shape == (0,)

@@ -512,3 +512,13 @@ def test_logarithms_of_probabilities_outside_of_the_support_have_no_slope() -> N
 def test_no_point_has_a_probability_over_1_or_below_0(name: str, function: str) -> None:
     found = getattr(getattr(stats, name), function)(np.array([-0.1, 1.1, 0.5]), *parameters(name, function))
     np.testing.assert_array_equal(np.isnan(found), [True, True, False])
+
+
+def test_negative_counts_are_impossible() -> None:
+    counts, p = np.array([[3, 5], [-1, 9], [-2, 10]]), np.array([0.1, 0.9])
+    np.testing.assert_allclose(stats.multinomial.pmf(counts, 8, p), scipy.stats.multinomial.pmf(counts, 8, p))
+
+
+def test_all_counts_are_below_infinity() -> None:
+    for name in ("cdf", "sf"):
+        assert getattr(stats.nbinom, name)(np.inf, 5, 0.4) == getattr(scipy.stats.nbinom, name)(np.inf, 5, 0.4)

@@ -139,7 +139,11 @@ def weak_scalar(value: Any) -> Any:
         return np.complex128(value)
     if type(value) is Integer:
         return value
-    number = np.asarray(value, aval_of(value).dtype)[()]  # raises for integers beyond 64 bits
+    try:
+        number = np.asarray(value, aval_of(value).dtype)[()]
+    except OverflowError:
+        raise OverflowError(at_user_line(f"the integer {value} does not fit int64, the dtype of Python's integers. "
+                                         "Write it as a float, for example 2.0**70")) from None
     return Integer(number) if type(value) is int else number
 
 

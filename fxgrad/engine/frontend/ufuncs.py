@@ -139,12 +139,13 @@ class Elementwise:
         return self.function(*loop_operands(self._numpys(), given, dtype, casting))
 
     def reduce(self, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
-               **options: Any) -> Any:
+               initial: Any = None, where: Any = None) -> Any:
         """Combine all elements of `a` along `axis` (None: all axes) by this function."""
         refuse_out(f"{self.__name__}.reduce", out)
-        given = {"dtype": dtype} if dtype is not None else {}
+        options = {"dtype": dtype, "initial": initial, "where": where}
         reduction = reductions.get(self) or functools.partial(methods["reduce"], self)
-        return reduction(a, axis=axis, keepdims=keepdims, **given, **options)
+        return reduction(a, axis=axis, keepdims=keepdims,
+                         **{name: option for name, option in options.items() if option is not None})
 
     def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
         """Return the combinations, by this function, of the elements up to each one along `axis`."""
@@ -195,7 +196,9 @@ def loop_operands(ufunc: Any, given: Sequence[Any], dtype: Any, casting: str = "
     avals = [aval_of(value) for value in values]
     if not isinstance(ufunc, np.ufunc) or "V" in {wanted.kind, *(aval.dtype.kind for aval in avals)}:
         return [as_dtype(value, wanted) for value in values]
-    types = [_WEAK.get(aval.dtype.kind, aval.dtype) if aval.weak else aval.dtype for aval in avals]
+    # NumPy itself crashes if it resolves the types of Python's numbers with casting="equiv".
+    types = [_WEAK.get(aval.dtype.kind, aval.dtype) if aval.weak and casting != "equiv" else aval.dtype
+             for aval in avals]
     try:
         loop = ufunc.resolve_dtypes((*types, *[None] * ufunc.nout), casting=casting,  # type: ignore[arg-type]
                                     signature=(*[None] * ufunc.nin, *[wanted] * ufunc.nout))
@@ -204,7 +207,8 @@ def loop_operands(ufunc: Any, given: Sequence[Any], dtype: Any, casting: str = "
         raise DTypeError(at_user_line(
             f"{ufunc.__name__}: no results of dtype {wanted.name} are made of {names} with casting={casting!r}. "
             f"Convert first, for example x.astype({wanted.name!r})")) from None
-    return [as_dtype(value, into) for value, into in zip(values, loop, strict=False)]
+    # NumPy compares two Python integers as objects.
+    return [value if into.kind == "O" else as_dtype(value, into) for value, into in zip(values, loop, strict=False)]
 
 
 _WEAK = {"i": int, "f": float, "c": complex}

@@ -518,7 +518,8 @@ def _betainc(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None
     positive = lax.bitwise_and(lax.gt(a, zero), lax.gt(b, zero))
     inside = functools.reduce(lax.bitwise_and, (positive, lax.gt(x, zero), lax.lt(x, one)))
     if rates is None:
-        inside = lax.bitwise_and(inside, lax.gt(lax.max(a, b), large))
+        greater = lax.max(a, b)  # infinite parameters are left to XLA, which has the limits
+        inside = lax.bitwise_and(inside, lax.bitwise_and(lax.gt(greater, large), lax.is_finite(greater)))
         rest = lax.betainc(*(lax.select(inside, *pair) for pair in ((one, a), (one, b), (half, x))))
     else:  # no slope at the ends
         is_end = lax.bitwise_and(positive, lax.bitwise_or(lax.eq(x, zero), lax.eq(x, one)))

@@ -65,9 +65,10 @@ def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
 def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: None = None, n_max: int | None = None) -> Any:
     """Return the spherical harmonics Y_n^m(theta, phi), orthonormal on the sphere, with the phase (-1)^m.
 
-    `n` >= 0 and abs(`m`) <= `n` are integers, `theta` (from 0 to pi) is the angle from the pole, `phi` that around it;
-    all are broadcast. `n_max` is the maximal degree, and is needed if `n` is traced; larger degrees are clipped to it.
-    The result is complex. It is computed by recurrence in the degree (W. Press et al., "Numerical Recipes", 6.7).
+    `n` >= 0 and `m` are integers, `theta` (from 0 to pi) is the angle from the pole, `phi` that around it; all are
+    broadcast. The result is 0 where abs(`m`) > `n`. `n_max` is the maximal degree, and is needed if `n` is traced;
+    larger degrees are clipped to it. The result is complex. It is computed by recurrence in the degree (W. Press et
+    al., "Numerical Recipes", 6.7).
     Raises `ArgumentError` without `n_max` if `n` has no value, `DTypeError` for degrees that are not integers,
     `UnsupportedError` for `diff_n`, which jax does not have either.
 
@@ -92,7 +93,7 @@ def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: None = None, n_max:
     degree, size = where(gt(degree, last), last, degree), absolute(order)
     shape = np.broadcast_shapes(*(aval_of(each).shape for each in (degree, size, polar, around)))
     degree, size, order, polar, around = (broadcast_to(each, shape) for each in (degree, size, order, polar, around))
-    legendre = _legendre(degree, size, polar, n_max, dtype)
+    legendre = where(gt(size, degree), 0.0, _legendre(degree, size, polar, n_max, dtype))
     turned = mul(size, around)
     # Y_n^-m is the conjugate of Y_n^m, times (-1)^m.
     negative = lt(order, 0.0)

@@ -56,7 +56,8 @@ def _multinomial(x: Any, n: Any, p: Any) -> Any:
     each = log_poisson(x, fnp.expand_dims(n, -1) * p)
     mass = fnp.sum(each, axis=-1) - log_poisson(n, n) + n * (fnp.sum(p, axis=-1) - 1.0)
     total = fnp.sum(x, axis=-1)
-    return fnp.where(fnp.equal(total, n) | fnp.isnan(total), mass, -math.inf)
+    possible = fnp.equal(total, n) & fnp.all(x >= 0, axis=-1)
+    return fnp.where(possible | fnp.isnan(total), mass, -math.inf)
 
 
 def _multivariate_normal(x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool | None = None) -> Any:
