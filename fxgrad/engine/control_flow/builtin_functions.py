@@ -1,9 +1,11 @@
-"""Builtin functions and methods of lists in converted code that take traced values: `in`, `min`, `sorted`, `x.pop`."""
+"""What Python's operators, builtin functions and methods of lists do with traced values: `in`, `<`, `min`, `x.pop`."""
 
 from __future__ import annotations
 
 import builtins
+import dataclasses
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,9 +40,9 @@ def contains(container: Any, value: Any) -> Any:
         return fnp.any(fnp.equal(container, value))
     if type(value) is ChosenMember and isinstance(container, dict | set | frozenset):
         return value.among(lambda member: member in container, "`in`")
-    if type(container) in (list, tuple) and any(is_unknown(each) or type(each) is ChosenMember
-                                                for each in (value, *container)):
-        return boolean("or", False, *[lambda each=each: each is value or each == value for each in container])
+    if type(container) in (list, tuple) and (_is_traced((value, *container)) or any(
+            type(each) is ChosenMember for each in (value, *container))):
+        return boolean("or", False, *[functools.partial(_is_equal, each, value) for each in container])
     if is_unknown(value) and type(container) is builtins.range and not np.shape(value):
         first, last = sorted((container[0], container[-1])) if container else (0, -1)
         return (value >= first) & (value <= last) & ((value - first) % abs(container.step) == 0)
@@ -48,6 +50,50 @@ def contains(container: Any, value: Any) -> Any:
         raise refuse(f"a traced value is looked up in a {type(container).__name__}, which needs its hash. Keep the "
                      "values in a list or an array")
     return value in container
+
+
+def compared(name: str, one: Any, other: Any) -> Any:
+    """Return `one < other`, or what the operator of this name gives.
+
+    Tuples, lists and dataclasses with traced items are compared item by item, as Python does.
+    """
+    compare = getattr(operator, name)
+    if type(one) is not type(other):
+        return compare(one, other)
+    items, others = _items_to_compare(one), _items_to_compare(other)
+    if items is None or others is None or not _is_traced((items, others)):
+        return compare(one, other)
+    return _compared_items(compare, items, others)
+
+
+def _items_to_compare(value: Any) -> tuple[Any, ...] | None:
+    """Return the items that decide how a container compares; None for what is no container, or has a method for it."""
+    kind = type(value)
+    method: Any = kind.__eq__
+    if isinstance(value, list | tuple) and method in (list.__eq__, tuple.__eq__):
+        return tuple(value)
+    made = getattr(method, "__code__", None)
+    if dataclasses.is_dataclass(kind) and made is not None and made.co_filename == "<string>":
+        return tuple(getattr(value, field.name) for field in dataclasses.fields(kind) if field.compare)
+    return None
+
+
+def _compared_items(compare: Any, one: Sequence[Any], other: Sequence[Any]) -> Any:
+    if compare is operator.ne:
+        return not_(_compared_items(operator.eq, one, other))
+    if compare is operator.eq:
+        return len(one) == len(other) and boolean("and", True, *map(functools.partial, [_is_equal] * len(one), one,
+                                                                    other))
+    if not (one and other):
+        return compare(len(one), len(other))
+    return boolean("or", compared({"le": "lt", "ge": "gt"}.get(compare.__name__, compare.__name__), one[0], other[0]),
+                   lambda: boolean("and", _is_equal(one[0], other[0]),
+                                   lambda: _compared_items(compare, one[1:], other[1:])))
+
+
+def _is_equal(one: Any, other: Any) -> Any:
+    """Return whether an item of a container counts as equal to another: one object does, such as a NaN."""
+    return one is other or compared("eq", one, other)
 
 
 def _len(value: Any) -> Any:
@@ -107,15 +153,7 @@ def is_better(function: Any, new: Any, old: Any) -> Any:
     """Return whether `min` or `max` takes a new item in the place of an old one; `next` does not."""
     if function is next:
         return False
-    return _precedes(new, old) if function is min else _precedes(old, new)
-
-
-def _precedes(one: Any, other: Any) -> Any:
-    """Return `one < other`; tuples and lists are compared item by item."""
-    if type(one) not in (list, tuple) or type(one) is not type(other) or not (one and other):
-        return one < other if type(one) not in (list, tuple) else len(one) < len(other)
-    return boolean("or", _precedes(one[0], other[0]), lambda: boolean(
-        "and", one[0] == other[0], lambda: _precedes(one[1:], other[1:])))
+    return compared("lt", new, old) if function is min else compared("lt", old, new)
 
 
 def chosen(condition: Any, one: Any, other: Any) -> Any:
@@ -185,18 +223,19 @@ def _pop(owner: list[Any], /, *args: Any) -> Any:
 
 
 def _index(owner: list[Any], value: Any, /, *bounds: Any) -> Any:
-    if bounds or not (is_unknown(value) or any(map(is_unknown, owner))):
+    if bounds or not _is_traced((value, *owner)):
         return owner.index(value, *bounds)
     refuse_in_try("index")
-    equal = fnp.stack([fnp.equal(each, value) for each in owner])
+    equal = fnp.stack([fnp.asarray(_is_equal(each, value)) for each in owner])
     check(fnp.any(equal), "{} is not in list", value)
     return as_int(fnp.argmax(equal))
 
 
 def _count(owner: list[Any], value: Any, /) -> Any:
-    if not (is_unknown(value) or any(map(is_unknown, owner))):
+    if not _is_traced((value, *owner)):
         return owner.count(value)
-    return sum(as_int(fnp.equal(each, value)) for each in owner)
+    equal = [_is_equal(each, value) for each in owner]
+    return sum(as_int(each) if is_unknown(each) else int(each) for each in equal)
 
 
 def _remove(owner: list[Any], value: Any, /) -> None:

@@ -19,6 +19,9 @@ from fxgrad.engine.user_source import copy_tree, walk_tree
 
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _SEQUENCES = ("range", "zip", "enumerate", "reversed", "count", "itertools.count")
+_COMPARISONS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
+_MAY_HOLD_ITEMS = (ast.Tuple, ast.List, ast.Name, ast.Attribute, ast.Subscript, ast.Call)
+"""Expressions whose values may be tuples or lists."""
 _REDUCTIONS = ("sum", "any", "all", "min", "max", "len", "next")
 
 
@@ -225,6 +228,9 @@ class ExpressionRewriter(ast.NodeTransformer):
             return node
         elif is_identity and not isinstance(other, ast.Constant):
             found = call_operator("is_same", [self.visit(node.left), self.visit(other)], node)
+        elif kind in _COMPARISONS and isinstance(node.left, _MAY_HOLD_ITEMS) and isinstance(other, _MAY_HOLD_ITEMS):
+            operands = [constant(_COMPARISONS[kind], node), self.visit(node.left), self.visit(other)]
+            return call_operator("compared", operands, node)
         else:
             return self.generic_visit(node)
         return call_operator("not_", [found], node) if kind in (ast.NotIn, ast.IsNot, ast.NotEq) else found

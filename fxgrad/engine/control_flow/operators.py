@@ -15,7 +15,7 @@ from fxgrad.engine.control_flow.arrays import (
     with_values,
 )
 from fxgrad.engine.control_flow.blocks import depth, in_try, refusals
-from fxgrad.engine.control_flow.builtin_functions import contains
+from fxgrad.engine.control_flow.builtin_functions import compared, contains
 from fxgrad.engine.control_flow.calls import acted, argument, called, changing, sequence
 from fxgrad.engine.control_flow.comprehensions import reduced
 from fxgrad.engine.control_flow.conditions import (
@@ -50,9 +50,9 @@ from fxgrad.engine.control_flow.variables import forget
 
 __all__ = [
     "acted", "argument", "as_number", "assertion", "attribute", "attributed", "augmented", "boolean", "called",
-    "changing", "contains", "counted", "depth", "ended", "entered", "for_", "forget", "fresh", "given_back", "if_",
-    "if_expression", "in_try", "index", "is_none", "is_same", "is_true", "item", "known", "known_filter", "mutable",
-    "not_", "not_raising", "numbered", "passed", "place", "raised_flag", "raising", "rebinding", "reduced", "refusals",
-    "returned", "sequence", "shown", "slots", "store_row", "stored", "text", "unset", "value_of", "value_set", "while_",
-    "with_values", "without_traced_bools",
+    "changing", "compared", "contains", "counted", "depth", "ended", "entered", "for_", "forget", "fresh", "given_back",
+    "if_", "if_expression", "in_try", "index", "is_none", "is_same", "is_true", "item", "known", "known_filter",
+    "mutable", "not_", "not_raising", "numbered", "passed", "place", "raised_flag", "raising", "rebinding", "reduced",
+    "refusals", "returned", "sequence", "shown", "slots", "store_row", "stored", "text", "unset", "value_of",
+    "value_set", "while_", "with_values", "without_traced_bools",
 ]
