@@ -23,6 +23,7 @@ from fxgrad.engine.control_flow.slices import (
 )
 from fxgrad.engine.control_flow.structures import as_elements
 from fxgrad.engine.frontend.operands import shape_of
+from fxgrad.engine.ops.structural import convert
 
 
 def _slice(value: Any, name: str) -> TracedSlice:
@@ -110,6 +111,7 @@ def _ptp(a: Any, axis: Any = None) -> Any:
 def _average(a: Any, axis: Any = None, weights: Any = None) -> Any:
     if weights is None:
         return _slice(a, "average").mean(axis)
+    a = a.astype("float64") if type(a) is TracedSlice and dtypes.kind_of(a.dtype) in "iub" else a
     return (a * weights).sum(axis) / weights.sum(axis)
 
 
@@ -137,6 +139,8 @@ def _without_nan(name: str) -> Callable[..., Any]:
     def reduced(a: Any, axis: Any = None) -> Any:
         rows = _slice(a, name)
         axes = rows.axes(axis)
+        if dtypes.kind_of(rows.dtype) not in "fc":
+            return getattr(rows, name.removeprefix("nan"))(axis)
         found = getattr(fnp, name)(rows.filled(np.nan), axis=axes)
         return found if 0 in axes else _with_rows(rows, found)
     return reduced
@@ -158,7 +162,7 @@ def _cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: A
     if rowvar:
         raise unsupported("cov of variables in rows")
     apart = (m - m.mean(axis=0, keepdims=True)).filled(0)
-    return fnp.matmul(apart.T, apart.conj()) / (m.length - ddof)
+    return fnp.matmul(apart.T, apart.conj()) / fnp.maximum(m.length - ddof, 0)
 
 
 @named("corrcoef")
@@ -185,7 +189,7 @@ def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise unsupported("bincount without minlength=")
     rows = x if type(x) is TracedSlice else TracedSlice(x, np.shape(x)[0], object())
     check(fnp.all(rows.filled(0) < minlength), "bincount of a number that is {} at most, with minlength={}: the result "
-          "has as many elements as minlength says. Write a greater one", fnp.max(rows.filled(0)), minlength)
+          "has as many elements as minlength says. Write a greater one", fnp.max(rows.filled(0), initial=0), minlength)
     counted = _with_rows(rows, np.ones(rows.values.shape, np.int64)) if weights is None else _together(rows, weights)[1]
     return fnp.bincount(rows.filled(0), counted.filled(0), length=minlength).astype(counted.dtype)
 
@@ -258,6 +262,8 @@ def _join(parts: Sequence[Any]) -> Any:
             is_later = fnp.reshape(fnp.greater_equal(places, start), (-1, *[1] * (array.ndim - 1)))
             result = rows if result is None else fnp.where(is_later, rows, result)
         start = start + (part.length if type(part) is TracedSlice else array.shape[0])
+    if result is None:
+        result = fnp.zeros((0, *arrays[0].shape[1:]), dtype)
     if whole is not None:
         return result
     return TracedSlice(result, start, ("concatenate", *[
@@ -299,11 +305,11 @@ def _unique(ar: Any, return_index: bool = False, return_inverse: bool = False, r
     rows = ar.ravel() if type(ar) is TracedSlice else TracedSlice(fnp.ravel(ar), np.size(ar), object())
     size = rows.values.shape[0]
     if not size:
-        return fnp.unique(ar, return_index, return_inverse, return_counts)
+        return fnp.unique(rows.values, return_index, return_inverse, return_counts)
     elements = fnp.where(np.arange(size) < rows.length, rows.values, rows.values[0])
     values, places, inverse = fnp.unique(elements, return_index=True, return_inverse=True, size=size)
     counts = fnp.bincount(inverse, _with_rows(rows, np.ones(size, np.int64)).filled(0), length=size)
-    number, key = fnp.count_nonzero(counts), object()
+    number, key = convert(fnp.count_nonzero(counts), np.dtype("int64"), weak=True), object()
     found = [TracedSlice(values, number, key)]
     if return_index:
         found.append(TracedSlice(places.astype("int64"), number, key))
@@ -393,6 +399,7 @@ def _interp(x: Any, xp: Any, fp: Any) -> Any:
     if type(x) is TracedSlice:
         return _with_rows(x, _interp(x.values, xp, fp) if type(xp) is TracedSlice else fnp.interp(x.values, xp, fp))
     xs, fs = _together(xp, fp)
+    xs.check_not_empty("interp")
     is_row = xs.is_row()
     last = fs.values[fnp.maximum(fs.length - 1, 0)]
     return fnp.interp(x, fnp.where(is_row, xs.values.astype("float64"), np.inf), fnp.where(is_row, fs.values, last))
@@ -495,4 +502,5 @@ def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
 @named("polyfit")
 def _polyfit(x: Any, y: Any, deg: int) -> Any:
     xs, ys = _together(x, y)
+    xs.check_not_empty("polyfit")
     return fnp.polyfit(xs.values, ys.filled(0), deg, w=xs.is_row().astype(xs.dtype))

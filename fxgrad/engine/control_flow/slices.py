@@ -28,6 +28,8 @@ from fxgrad.engine.control_flow.structures import UnknownLength, as_elements
 from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.user_lines import at_user_line
+from fxgrad.errors import IndexingError
 
 # --- which elements a slice selects -----------------------------------------------------------------------------------
 
@@ -389,6 +391,8 @@ class TracedSlice(UnknownLength):
         numbers = first.filled(0) if is_span else fnp.asarray(first)
         if dtypes.kind_of(numbers.dtype) not in "iu":
             raise refuse_bound()
+        if not self.values.shape[0] and numbers.size:
+            raise IndexingError(at_user_line(f"index {first} is out of bounds for a slice with 0 elements"))
         places = from_front(numbers, self.length)
         is_inside = fnp.greater_equal(places, 0) & fnp.less(places, self.length)
         if is_span:
@@ -449,7 +453,8 @@ class TracedSlice(UnknownLength):
         rows = self.values[np.minimum(np.arange(size), self.values.shape[0] - 1)]
         return fnp.where(fnp.equal(self.length, 1), self.values[:1], rows)
 
-    def _check_not_empty(self, name: str) -> None:
+    def check_not_empty(self, name: str) -> None:
+        """Check in the program that there are elements."""
         check(fnp.greater(self.length, 0), f"{name} of a slice without elements")
 
     def _reduce(self, function: Any, neutral: Callable[[Any], Any], axis: Any = None, keepdims: bool = False,
@@ -464,7 +469,7 @@ class TracedSlice(UnknownLength):
         if 0 not in axes:
             return TracedSlice(function(self.values, axis=axes, keepdims=keepdims), self.length, self.key)
         if neutral in (_least, greatest):
-            self._check_not_empty(name)
+            self.check_not_empty(name)
         return function(self.filled(neutral(self.dtype)), axis=axes, keepdims=keepdims)
 
     def axes(self, axis: Any) -> tuple[int, ...]:
@@ -493,7 +498,7 @@ class TracedSlice(UnknownLength):
         """Return the variance of elements along axes, by default of all."""
         apart = self - self.mean(axis, keepdims=True)
         square = np.real(apart * apart.conj()) if dtypes.is_complex(self.dtype) else apart * apart
-        return square.sum(axis, **options) / (self._count(axis) - ddof)
+        return square.sum(axis, **options) / fnp.maximum(self._count(axis) - ddof, 0)
 
     def std(self, axis: Any = None, ddof: Any = 0, **options: Any) -> Any:
         """Return the standard deviation of elements along axes, by default of all."""
@@ -521,7 +526,7 @@ class TracedSlice(UnknownLength):
         if self.ndim > 1:
             raise unsupported(f"{name} of more than one axis")
         self._check_ordered(name)
-        self._check_not_empty(name)
+        self.check_not_empty(name)
 
     def sort(self) -> None:
         """Refuse to sort in place."""

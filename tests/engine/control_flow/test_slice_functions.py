@@ -202,3 +202,38 @@ def test_what_is_not_taken_is_refused_by_line(function: Any, what: str) -> None:
     assert_refused(function, None, f"{what} {_LOOP}")
     with pytest.raises(ControlFlowError):
         vmap(python_control_flow(function))(np.ones(2), np.array([1, 2]))
+
+
+def of_small_integers(x):
+    y = x[x > 0]
+    return (np.nanmean(y), np.nansum(y), np.average(y, weights=y), np.unique(y).sum(), len(np.unique(y)),
+            np.hstack([y, x]).sum(), np.vstack([y[:, None], x[:, None]]).sum(), np.quantile(y, 0.3), np.ptp(y))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "float32"])
+def test_dtypes(dtype: str) -> None:
+    x = np.array([200, 0, 2, 2, 101, 0]).astype(dtype)
+    found = fxgrad.tree.leaves(jit(python_control_flow(of_small_integers))(x))
+    for one, other in zip(found, of_small_integers(x), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("x", [np.zeros(0), np.full(4, -1.0), np.array([-1.0, 2.0])], ids=["empty", "none", "one"])
+def test_few_elements(x: Any) -> None:
+    def of_few(x: Any) -> Any:
+        y = x[x > 0]
+        return (np.median(y), y.var(), y.var(ddof=1), np.cov(y), np.unique(y).sum(), np.hstack([y, x]).sum(),
+                np.diff(y).sum(), np.trapezoid(y), np.nansum(y), np.histogram(y, 3, (0, 1))[0], np.isin(y, [1.0]).sum())
+    found = fxgrad.tree.leaves(jit(python_control_flow(of_few))(x))
+    for one, other in zip(found, of_few(x), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_interpolation_needs_elements() -> None:
+    converted = python_control_flow(lambda x: np.interp(0.5, x[x > 0], x[x > 0]))
+    assert jit(converted)(np.array([-1.0, 0.2])) == 0.2
+    with pytest.raises(CheckError, match="interp of a slice without elements"):
+        vmap(converted)(np.array([[-1.0, -0.2]]))
