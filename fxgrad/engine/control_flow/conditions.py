@@ -222,9 +222,9 @@ def known(value: Any, what: str) -> Any:
 def known_filter(value: Any) -> Any:
     """Return whether a comprehension keeps an item, which Python must know."""
     if is_unknown(value):
-        raise refuse("the filter of a comprehension is traced, and so would be the length of its list. Select from an "
-                     "array, x[x > 0]; or write a loop into an array of the greatest length: if v > 0: out[n] = v, and "
-                     "n += 1, and read out[:n]")
+        raise refuse("the filter of a comprehension is traced, and so would be the length of its list. Make an array "
+                     "of it, np.array([...]), or select from one, x[x > 0]; or write a loop into an array of the "
+                     "greatest length: if v > 0: out[n] = v, and n += 1, and read out[:n]")
     return value
 
 

@@ -24,6 +24,7 @@ from fxgrad.engine.control_flow.slices import (
 from fxgrad.engine.control_flow.structures import as_elements
 from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.ops.structural import convert
+from fxgrad.engine.tracing.tracer import Tracer
 
 
 def _slice(value: Any, name: str) -> TracedSlice:
@@ -122,7 +123,7 @@ def _median(a: Any, axis: Any = None) -> Any:
 
 @named("percentile")
 def _percentile(a: Any, q: Any, axis: Any = None, method: str = "linear") -> Any:
-    return _quantile(a, fnp.asarray(q) / 100, axis, method)
+    return _quantile(a, fnp.divide(q, 100) if type(q) is Tracer else np.asarray(q) / 100, axis, method)
 
 
 @named("quantile")
@@ -400,9 +401,9 @@ def _interp(x: Any, xp: Any, fp: Any) -> Any:
         return _with_rows(x, _interp(x.values, xp, fp) if type(xp) is TracedSlice else fnp.interp(x.values, xp, fp))
     xs, fs = _together(xp, fp)
     xs.check_not_empty("interp")
-    is_row = xs.is_row()
+    xs = xs if dtypes.kind_of(xs.dtype) == "f" else xs.astype("float64")
     last = fs.values[fnp.maximum(fs.length - 1, 0)]
-    return fnp.interp(x, fnp.where(is_row, xs.values.astype("float64"), np.inf), fnp.where(is_row, fs.values, last))
+    return fnp.interp(x, xs.filled(np.inf), fnp.where(fs.is_row(), fs.values, last))
 
 
 # --- linear algebra ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,8 @@ def spreads(x, n):
 @case
 def orders(x, n):
     y = x[x > 0.25]
-    return (np.percentile(y, [25, 75]), np.quantile(y, 0.1), np.median(y), np.ptp(y), np.sort(y)[::-1][0],
+    return (np.percentile(y, [25, 70]), np.percentile(y, 30), np.quantile(y, 0.1), np.median(y), np.ptp(y),
+            np.sort(y)[::-1][0],
             np.quantile(np.stack([y, y * y], axis=1), 0.3, axis=0), np.median((y * 9).astype(int)))
 
 
@@ -134,6 +136,16 @@ def loops_over_numbers(x, n):
     return total, np.vectorize(lambda v: v if v > 0.5 else 0.0)(x)
 
 
+@case
+def filtered_lists(x, n):
+    logarithms = np.array([math.log(v) for v in x if v > 0.3], dtype=np.float64)
+    weighted = np.sum([i * v for i, v in enumerate(x) if v > 0.3 if i != n]), np.linalg.norm([v for v in x if v < 0.9])
+    known = np.sum([v for v in [1.0, 2.0, 3.0] if v > 1.5]) * x[0]
+    return (logarithms.std(), logarithms[-1], len(logarithms), weighted, known,
+            np.median([v - n for v in x if v < 0.5]), np.max([v for v in x if v > 0.3]),
+            np.array([2 * v for v in x[:3] if v > 0.1]).sum())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("function", CASES)
@@ -148,7 +160,8 @@ def test_results_are_numpys(function: Any, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", [least_squares, spreads, orders, sums, searches, products, left_out])
+@pytest.mark.parametrize("function", [
+    least_squares, spreads, orders, sums, searches, products, left_out, filtered_lists])
 def test_gradients(function: Any) -> None:
     def total(f: Any) -> Any:
         return lambda x: sum(np.sum(np.cos(each)) for each in fxgrad.tree.leaves(f(x, 2)))
