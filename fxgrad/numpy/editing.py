@@ -154,8 +154,9 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
     if isinstance(obj, slice):
         keep[obj] = False
     else:
-        is_unique = assume_unique_indices or np.shape(obj) == ()
-        if is_unique and type(obj) is Tracer and obj.tape.values is None and obj.dtype != np.bool_:
+        is_unique = type(obj) is Tracer and dtypes.kind_of(obj.dtype) in "iu" and (
+            assume_unique_indices or not obj.shape)
+        if is_unique and obj.tape.values is None:
             places: Any = sort(ravel(where(less(obj, 0), add(obj, extent), obj)))
             kept = np.arange(extent - shape_of(places)[0])
             behind = greater_equal(kept[:, None], subtract(places, np.arange(shape_of(places)[0])))
