@@ -62,7 +62,7 @@ def plan_index(shape: Shape, index: Index, mode: str | None = None) -> IndexPlan
     With a `mode` in which integers may be out of range, all of them are left to `gather`.
     """
     strict = mode in (None, "raise", "promise_in_bounds")
-    entries = _expand_index(shape, index)
+    entries = expand_index(shape, index)
     plan = IndexPlan([], [], [], [], [], [], {}, 0, sliced=False)
     # A traced integer alone does not count as an array; it is gathered without affecting the others.
     advanced = any(_is_array(entry) and shape_of_entry(entry) for entry in entries)
@@ -108,7 +108,7 @@ def plan_index(shape: Shape, index: Index, mode: str | None = None) -> IndexPlan
 # --- reading the entries ------------------------------------------------------------------------------------------
 
 
-def _expand_index(shape: Shape, index: Index) -> list[Any]:
+def expand_index(shape: Shape, index: Index) -> list[Any]:
     """Return one entry for each axis, and None for each new one: `...` and missing entries become full slices."""
     given = index if isinstance(index, tuple) else (index,)
     entries: list[Any] = []

@@ -34,7 +34,7 @@ from fxgrad.engine.user_lines import at_user_line
 from fxgrad.engine.user_source import item_assignment, running_code
 from fxgrad.errors import ArgumentError, IndexingError, MutationError, ShapeError
 from fxgrad.numpy.arithmetic import add, divide, maximum, minimum, multiply, power, subtract
-from fxgrad.numpy.indexing import IndexPlan, apply_basic, basic_shape, gather_form, getitem, plan_index
+from fxgrad.numpy.indexing import IndexPlan, apply_basic, basic_shape, expand_index, gather_form, getitem, plan_index
 from fxgrad.numpy.logic import where
 from fxgrad.numpy.positions import without_negatives
 
@@ -247,14 +247,9 @@ def _update_where(x: Any, entries: tuple[Any, ...], combine: str, values: Any, m
     """
     at = next(number for number, entry in enumerate(entries) if is_unknown_mask(entry))
     mask = entries[at]
-    around = (*entries[:at], *[slice(None)] * mask.ndim, *entries[at + 1:])
-    missing = len(shape_of(x)) - sum(entry is not Ellipsis for entry in around)
-    if missing < 0:
-        raise IndexingError(at_user_line(f"x.at[mask]: a mask of shape {mask.shape} for an array of shape "
-                                         f"{shape_of(x)}"))
-    dots = next((number for number, entry in enumerate(around) if entry is Ellipsis), len(around))
-    first = at if at <= dots else at + missing - 1  # of the axes of the mask
-    around = (*around[:dots], *[slice(None)] * missing, *around[dots + 1:])
+    around = tuple(expand_index(shape_of(x), (*entries[:at], *[slice(None)] * mask.ndim, *entries[at + 1:])))
+    is_behind = any(entry is Ellipsis for entry in entries[:at])
+    first = len(around) - (len(entries) - at - 1) - mask.ndim if is_behind else at  # of the axes of the mask
     part = x if all(isinstance(entry, slice) and entry == slice(None) for entry in around) else getitem(x, around, mode)
     kept = [number for number, entry in enumerate(around) if isinstance(entry, slice)]
     axis = kept.index(first)

@@ -25,6 +25,7 @@ from fxgrad.engine.control_flow.numbers import as_int
 from fxgrad.engine.control_flow.sequences import Sequences
 from fxgrad.engine.control_flow.slices import TracedSlice, item
 from fxgrad.engine.control_flow.structures import ChosenMember, containers_in, stacked
+from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
 
 
@@ -57,38 +58,37 @@ def compared(name: str, one: Any, other: Any) -> Any:
 
     Tuples, lists and dataclasses with traced items are compared item by item, as Python does.
     """
-    compare = getattr(operator, name)
-    if type(one) is not type(other):
-        return compare(one, other)
-    items, others = _items_to_compare(one), _items_to_compare(other)
-    if items is None or others is None or not _is_traced((items, others)):
-        return compare(one, other)
-    return _compared_items(compare, items, others)
+    kind = type(one)
+    if kind is type(other) and current.get() is not None and (
+            isinstance(one, list | tuple) or dataclasses.is_dataclass(kind)):
+        items, others = _items_to_compare(one), _items_to_compare(other)
+        if items is not None and others is not None and _is_traced((items, others)):
+            return _compared_items(name, items, others)
+    return getattr(operator, name)(one, other)
 
 
 def _items_to_compare(value: Any) -> tuple[Any, ...] | None:
-    """Return the items that decide how a container compares; None for what is no container, or has a method for it."""
+    """Return the items that decide how a container compares; None for one that has a method for it."""
     kind = type(value)
     method: Any = kind.__eq__
-    if isinstance(value, list | tuple) and method in (list.__eq__, tuple.__eq__):
+    if method in (list.__eq__, tuple.__eq__):
         return tuple(value)
     made = getattr(method, "__code__", None)
-    if dataclasses.is_dataclass(kind) and made is not None and made.co_filename == "<string>":
+    if made is not None and made.co_filename == "<string>":  # by `dataclass`
         return tuple(getattr(value, field.name) for field in dataclasses.fields(kind) if field.compare)
     return None
 
 
-def _compared_items(compare: Any, one: Sequence[Any], other: Sequence[Any]) -> Any:
-    if compare is operator.ne:
-        return not_(_compared_items(operator.eq, one, other))
-    if compare is operator.eq:
+def _compared_items(name: str, one: Sequence[Any], other: Sequence[Any]) -> Any:
+    if name == "ne":
+        return not_(_compared_items("eq", one, other))
+    if name == "eq":
         return len(one) == len(other) and boolean("and", True, *map(functools.partial, [_is_equal] * len(one), one,
                                                                     other))
     if not (one and other):
-        return compare(len(one), len(other))
-    return boolean("or", compared({"le": "lt", "ge": "gt"}.get(compare.__name__, compare.__name__), one[0], other[0]),
-                   lambda: boolean("and", _is_equal(one[0], other[0]),
-                                   lambda: _compared_items(compare, one[1:], other[1:])))
+        return getattr(operator, name)(len(one), len(other))
+    return boolean("or", compared({"le": "lt", "ge": "gt"}.get(name, name), one[0], other[0]), lambda: boolean(
+        "and", _is_equal(one[0], other[0]), lambda: _compared_items(name, one[1:], other[1:])))
 
 
 def _is_equal(one: Any, other: Any) -> Any:

@@ -86,10 +86,13 @@ def reduced(function: Any, listed: bool, width: int, items: Any, element: Callab
 
 def _is_of_numpy(function: Any) -> bool:
     """Return whether a function of NumPy's takes a list for an array."""
-    return function in _ARRAYS or (isinstance(function, np.ufunc | type(np.concatenate)) and function is not np.stack)
+    return function in _ARRAYS or (
+        isinstance(function, np.ufunc | type(np.concatenate)) and function not in _OF_SEVERAL_ARRAYS)
 
 
 _ARRAYS = (np.array, np.asarray, fnp.array, fnp.asarray)
+_OF_SEVERAL_ARRAYS = (np.concatenate, np.stack, np.hstack, np.vstack, np.dstack, np.column_stack, np.block)
+"""Functions to which each element of a list is an array."""
 
 
 def _of_kept(function: Any, elements: Sequence[tuple[Any, Thunk]], *args: Any, **kwargs: Any) -> Any:

@@ -34,11 +34,6 @@ def _slice(value: Any, name: str) -> TracedSlice:
     return value
 
 
-def _with_rows(like: TracedSlice, values: Any) -> TracedSlice:
-    """Return a slice of other elements that is as long."""
-    return TracedSlice(values, like.length, like.key)
-
-
 def _together(*values: Any) -> list[TracedSlice]:
     """Return slices and arrays as slices of one length, which a check of the program compares."""
     like = next(each for each in values if type(each) is TracedSlice)
@@ -71,13 +66,20 @@ def _size(a: Any) -> Any:
 
 
 @named("sort")
-def _sort(a: Any) -> Any:
-    return _slice(a, "sort").sorted()
+def _sort(a: Any, axis: int | None = -1) -> Any:
+    return _slice(a, "sort").sorted(axis)
 
 
-@named("flip", "flipud")
-def _flip(a: Any) -> Any:
-    return _slice(a, "flip")[::-1]
+@named("flip")
+def _flip(m: Any, axis: Any = None) -> Any:
+    axes = _slice(m, "flip").axes(axis)
+    rows = m.with_rows(np.flip(m.values, tuple(each for each in axes if each)))
+    return rows[::-1] if 0 in axes else rows
+
+
+@named("flipud")
+def _flipud(m: Any) -> Any:
+    return _flip(m, 0)
 
 
 @named("cumsum")
@@ -92,7 +94,7 @@ def _cumprod(a: Any, axis: Any = None) -> Any:
 
 def _running(name: str, function: Any, a: Any, axis: Any) -> TracedSlice:
     rows = _slice(a, name) if axis is not None else _slice(a, name).ravel()
-    return _with_rows(rows, function(rows.values, axis=0 if axis is None else axis))
+    return rows.with_rows(function(rows.values, axis=0 if axis is None else axis))
 
 
 # --- statistics -------------------------------------------------------------------------------------------------------
@@ -131,6 +133,7 @@ def _quantile(a: Any, q: Any, axis: Any = None, method: str = "linear") -> Any:
     rows = _slice(a, "quantile") if axis is not None else _slice(a, "quantile").ravel()
     if rows.axes(0 if axis is None else axis) != (0,):
         raise unsupported("quantiles along another axis than the first")
+    rows.check_ordered("quantile")
     rows = rows if dtypes.kind_of(rows.dtype) == "f" else rows.astype("float64")
     found = fnp.nanquantile(rows.filled(np.nan), q, axis=0, method=method)
     return fnp.where(fnp.any(fnp.isnan(rows.values), axis=0), np.nan, found)
@@ -143,7 +146,7 @@ def _without_nan(name: str) -> Callable[..., Any]:
         if dtypes.kind_of(rows.dtype) not in "fc":
             return getattr(rows, name.removeprefix("nan"))(axis)
         found = getattr(fnp, name)(rows.filled(np.nan), axis=axes)
-        return found if 0 in axes else _with_rows(rows, found)
+        return found if 0 in axes else rows.with_rows(found)
     return reduced
 
 
@@ -156,11 +159,11 @@ def _cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: A
     ddof = (0 if bias else 1) if ddof is None else ddof
     if type(m) is Columns and rowvar and y is None:
         m, rowvar = m.rows, False
-    if y is not None:
-        m, rowvar = _stacked(m, y), False
-    if _slice(m, "cov").ndim == 1:
+    if y is not None and _ndim(m) == _ndim(y) == 1:
+        m, rowvar, y = _column_stack([m, y]), False, None
+    if _slice(m, "cov").ndim == 1 and y is None:
         return m.var(ddof=ddof)
-    if rowvar:
+    if rowvar or y is not None:
         raise unsupported("cov of variables in rows")
     apart = (m - m.mean(axis=0, keepdims=True)).filled(0)
     return fnp.matmul(apart.T, apart.conj()) / fnp.maximum(m.length - ddof, 0)
@@ -178,20 +181,19 @@ def _histogram(a: Any, bins: Any = 10, range: Any = None,  # noqa: A002  (NumPy'
                density: Any = None, weights: Any = None) -> Any:
     rows = _slice(a, "histogram").ravel()
     bounds = (rows.min(), rows.max()) if range is None and not np.shape(bins) else range
-    counted = _with_rows(rows, np.ones(rows.values.shape)) if weights is None else weights.ravel()
+    rows, counted = _together(rows, rows.with_rows(np.ones(rows.values.shape)) if weights is None else weights)
     counts, edges = fnp.histogram(rows.values, bins, bounds, density=density, weights=counted.filled(0))
     return (counts if density or weights is not None else counts.astype("int64")), edges
 
 
 @named("bincount")
-def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+def _bincount(x: Any, weights: Any = None, *, minlength: int) -> Any:
     """Return the counts, of which there are `minlength`: a check of the program compares the greatest number."""
-    if not minlength:
-        raise unsupported("bincount without minlength=")
     rows = x if type(x) is TracedSlice else TracedSlice(x, np.shape(x)[0], object())
     check(fnp.all(rows.filled(0) < minlength), "bincount of a number that is {} at most, with minlength={}: the result "
           "has as many elements as minlength says. Write a greater one", fnp.max(rows.filled(0), initial=0), minlength)
-    counted = _with_rows(rows, np.ones(rows.values.shape, np.int64)) if weights is None else _together(rows, weights)[1]
+    rows, counted = _together(
+        rows, rows.with_rows(np.ones(rows.values.shape, np.int64)) if weights is None else weights)
     return fnp.bincount(rows.filled(0), counted.filled(0), length=minlength).astype(counted.dtype)
 
 
@@ -199,11 +201,13 @@ def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
 
 
 @named("concatenate")
-def _concatenate(parts: Any, axis: int = 0) -> Any:
-    if axis:
-        like, *others = _together(*parts)
-        return _with_rows(like, np.concatenate([like.values, *[each.values for each in others]], axis=axis))
-    return _join(parts)
+def _concatenate(parts: Any, axis: int | None = 0) -> Any:
+    if axis is None:
+        return _join([each.ravel() if type(each) is TracedSlice else fnp.ravel(each) for each in parts])
+    if axis in (0, -_ndim(parts[0])):
+        return _join(parts)
+    rows = _together(*parts)
+    return rows[0].with_rows(np.concatenate([each.values for each in rows], axis=axis))
 
 
 @named("hstack")
@@ -220,27 +224,21 @@ def _vstack(parts: Any) -> Any:
 
 @named("append")
 def _append(arr: Any, values: Any, axis: Any = None) -> Any:
-    if axis is not None:
-        return _concatenate([arr, values], axis)
-    return _join([each.ravel() if type(each) is TracedSlice else fnp.ravel(each) for each in (arr, values)])
+    return _concatenate([arr, values], axis)
 
 
 @named("stack")
 def _stack(arrays: Any, axis: int = 0) -> Any:
     if not axis or any(-_ndim(each) - 1 == axis for each in arrays):
         raise unsupported("stack along a first axis")
-    like, *others = _together(*arrays)
-    return _with_rows(like, np.stack([like.values, *[each.values for each in others]], axis=axis))
+    rows = _together(*arrays)
+    return rows[0].with_rows(np.stack([each.values for each in rows], axis=axis))
 
 
 @named("column_stack")
 def _column_stack(arrays: Any) -> Any:
-    return _stacked(*arrays)
-
-
-def _stacked(*columns: Any) -> TracedSlice:
-    like, *others = _together(*columns)
-    return _with_rows(like, np.column_stack([like.values, *[each.values for each in others]]))
+    rows = _together(*arrays)
+    return rows[0].with_rows(np.column_stack([each.values for each in rows]))
 
 
 def _ndim(value: Any) -> int:
@@ -309,21 +307,23 @@ def _unique(ar: Any, return_index: bool = False, return_inverse: bool = False, r
         return fnp.unique(rows.values, return_index, return_inverse, return_counts)
     elements = fnp.where(np.arange(size) < rows.length, rows.values, rows.values[0])
     values, places, inverse = fnp.unique(elements, return_index=True, return_inverse=True, size=size)
-    counts = fnp.bincount(inverse, _with_rows(rows, np.ones(size, np.int64)).filled(0), length=size)
+    counts = fnp.bincount(inverse, rows.with_rows(np.ones(size, np.int64)).filled(0), length=size)
     number, key = convert(fnp.count_nonzero(counts), np.dtype("int64"), weak=True), object()
     found = [TracedSlice(values, number, key)]
     if return_index:
         found.append(TracedSlice(places.astype("int64"), number, key))
     if return_inverse:
         inverse = inverse.astype("int64")
-        found.append(_with_rows(rows, inverse) if type(ar) is TracedSlice else fnp.reshape(inverse, shape_of(ar)))
+        found.append(rows.with_rows(inverse) if type(ar) is TracedSlice else fnp.reshape(inverse, shape_of(ar)))
     if return_counts:
         found.append(TracedSlice(counts.astype("int64"), number, key))
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def _split(ary: Any, indices_or_sections: Any) -> list[Any]:
+def _split(ary: Any, indices_or_sections: Any) -> Any:
     """Return the parts of an array between places along its first axis, which may be traced."""
+    if not (isinstance(indices_or_sections, list | tuple) or np.shape(indices_or_sections)):
+        return np.split(ary, indices_or_sections)
     ends = [*indices_or_sections]
     return [item(ary, slice(start, stop)) for start, stop in zip([None, *ends], [*ends, None], strict=True)]
 
@@ -336,7 +336,7 @@ def _places(mask: Any) -> Any:
 def _nonzero(a: Any) -> Any:
     """Return the places of the elements that are true: an array for each axis."""
     places = _places(a)
-    return tuple(_with_rows(places, places.values[:, axis]) for axis in range(a.ndim))
+    return tuple(places.with_rows(places.values[:, axis]) for axis in range(a.ndim))
 
 
 def _flat_places(a: Any) -> Any:
@@ -357,7 +357,7 @@ OF_ARRAYS: dict[Any, Callable[..., Any]] = {
 def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
     rows = _slice(a, "diff")
     if rows.axes(axis) != (0,):
-        return _with_rows(rows, np.diff(rows.values, n, axis=axis))
+        return rows.with_rows(np.diff(rows.values, n, axis=axis))
     for _ in range(n):
         rows = rows[1:] - rows[:-1]
     return rows
@@ -374,31 +374,33 @@ def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0) -> Any:
 
 @named("isin")
 def _isin(element: Any, test_elements: Any, *, invert: bool = False) -> Any:
+    if type(element) is TracedSlice:
+        return element.with_rows(_isin(element.values, test_elements, invert=invert))
     if type(test_elements) is TracedSlice:
         tests = test_elements.ravel()
         found = fnp.any((fnp.asarray(element)[..., None] == tests.values) & tests.is_row(), axis=-1)
         return ~found if invert else found
-    return _with_rows(element, fnp.isin(element.values, test_elements, invert=invert))
+    return fnp.isin(element, test_elements, invert=invert)
 
 
 @named("digitize")
 def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
-    return _with_rows(_slice(x, "digitize"), fnp.digitize(x.values, bins, right))
+    return _slice(x, "digitize").with_rows(fnp.digitize(x.values, bins, right))
 
 
 @named("searchsorted")
 def _searchsorted(a: Any, v: Any, side: str = "left") -> Any:
     if type(a) is not TracedSlice:
-        return _with_rows(v, fnp.searchsorted(a, v.values, side))
+        return v.with_rows(fnp.searchsorted(a, v.values, side))
     if type(v) is TracedSlice:
-        return _with_rows(v, _searchsorted(a, v.values, side))
+        return v.with_rows(_searchsorted(a, v.values, side))
     return fnp.minimum(fnp.searchsorted(a.filled(greatest(a.dtype)), v, side), a.length)
 
 
 @named("interp")
 def _interp(x: Any, xp: Any, fp: Any) -> Any:
     if type(x) is TracedSlice:
-        return _with_rows(x, _interp(x.values, xp, fp) if type(xp) is TracedSlice else fnp.interp(x.values, xp, fp))
+        return x.with_rows(_interp(x.values, xp, fp) if type(xp) is TracedSlice else fnp.interp(x.values, xp, fp))
     xs, fs = _together(xp, fp)
     xs.check_not_empty("interp")
     xs = xs if dtypes.kind_of(xs.dtype) == "f" else xs.astype("float64")
@@ -459,7 +461,7 @@ def product(one: Any, other: Any) -> Any:
     if type(one) is TracedSlice and one.ndim > 1:
         if type(other) is TracedSlice:
             raise unsupported("a product of two slices with two axes")
-        return TracedSlice(fnp.matmul(one.values, other), one.length, one.key)
+        return one.with_rows(fnp.matmul(one.values, other))
     if type(one) is TracedSlice or len(np.shape(one)) <= 1:
         lengths = [each.length if type(each) is TracedSlice else np.shape(each)[0] for each in (one, other)]
         if not (type(one) is type(other) is TracedSlice and one.key == other.key):
@@ -484,14 +486,14 @@ def _vdot(a: Any, b: Any) -> Any:
 def _outer(a: Any, b: Any) -> Any:
     if type(b) is TracedSlice or _slice(a, "outer").ndim > 1:
         raise unsupported("outer with these arguments")
-    return _with_rows(a, fnp.outer(a.values, b))
+    return a.with_rows(fnp.outer(a.values, b))
 
 
 @named("norm")
 def _norm(x: Any, axis: Any = None) -> Any:
     rows = _slice(x, "norm")
     found = fnp.linalg.norm(rows.filled(0), axis=axis)
-    return found if 0 in rows.axes(axis) else _with_rows(rows, found)
+    return found if 0 in rows.axes(axis) else rows.with_rows(found)
 
 
 @named("lstsq")

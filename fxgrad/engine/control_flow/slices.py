@@ -30,6 +30,7 @@ from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import IndexingError
+from fxgrad.numpy.updates import is_unknown_mask
 
 # --- which elements a slice selects -----------------------------------------------------------------------------------
 
@@ -97,7 +98,7 @@ def places_and_values(array: Any, index: Any, value: Any) -> tuple[Any, Any]:
 
 
 def _is_mask(index: Any) -> bool:
-    return type(index) is Tracer and is_unknown(index) and bool(index.shape) and index.dtype == dtypes.bool_
+    return is_unknown_mask(index) and is_unknown(index)  # which notes the question
 
 
 def has_mask(index: Any) -> bool:
@@ -336,6 +337,10 @@ class TracedSlice(UnknownLength):
         found.key = object()
         return found
 
+    def with_rows(self, values: Any) -> TracedSlice:
+        """Return a slice of other elements that is as long."""
+        return TracedSlice(values, self.length, self.key)
+
     def filled(self, fill: Any, values: Any = None) -> Any:
         """Return the array with a number in the rows that do not count."""
         values = self.values if values is None else values
@@ -464,10 +469,10 @@ class TracedSlice(UnknownLength):
         if options:
             raise unsupported(f"{name} with {', '.join(sorted(options))}=")
         if neutral in (_least, greatest):
-            self._check_ordered(name)
+            self.check_ordered(name)
         axes = self.axes(axis)
         if 0 not in axes:
-            return TracedSlice(function(self.values, axis=axes, keepdims=keepdims), self.length, self.key)
+            return self.with_rows(function(self.values, axis=axes, keepdims=keepdims))
         if neutral in (_least, greatest):
             self.check_not_empty(name)
         return function(self.filled(neutral(self.dtype)), axis=axes, keepdims=keepdims)
@@ -506,7 +511,7 @@ class TracedSlice(UnknownLength):
 
     def conj(self) -> TracedSlice:
         """Return the complex conjugates."""
-        return TracedSlice(np.conj(self.values), self.length, self.key)
+        return self.with_rows(np.conj(self.values))
 
     def argmax(self) -> Any:
         """Return the number of the greatest element."""
@@ -518,31 +523,34 @@ class TracedSlice(UnknownLength):
         self._check_flat("argmin")
         return fnp.argmin(self.filled(greatest(self.dtype)))
 
-    def _check_ordered(self, name: str) -> None:
+    def check_ordered(self, name: str) -> None:
+        """Raise for complex numbers, which have no order here."""
         if dtypes.is_complex(self.dtype):
             raise unsupported(f"{name} of complex numbers")
 
     def _check_flat(self, name: str) -> None:
         if self.ndim > 1:
             raise unsupported(f"{name} of more than one axis")
-        self._check_ordered(name)
+        self.check_ordered(name)
         self.check_not_empty(name)
 
     def sort(self) -> None:
         """Refuse to sort in place."""
         self[...] = None
 
-    def sorted(self) -> TracedSlice:
-        """Return the elements in order."""
-        self._check_ordered("sort")
-        last = np.nan if dtypes.kind_of(self.dtype) == "f" else greatest(self.dtype)
-        return TracedSlice(fnp.sort(self.filled(last), axis=0), self.length, self.key)
+    def sorted(self, axis: int | None = -1) -> TracedSlice:
+        """Return the elements in order along an axis."""
+        return self._in_order("sort", fnp.sort, axis)
 
-    def argsort(self) -> TracedSlice:
-        """Return the places of the elements in order."""
-        self._check_ordered("argsort")
-        last = np.nan if dtypes.kind_of(self.dtype) == "f" else greatest(self.dtype)
-        return TracedSlice(fnp.argsort(self.filled(last), axis=0, stable=True), self.length, self.key)
+    def argsort(self, axis: int | None = -1) -> TracedSlice:
+        """Return the places of the elements in order along an axis."""
+        return self._in_order("argsort", fnp.argsort, axis)
+
+    def _in_order(self, name: str, function: Callable[..., Any], axis: int | None) -> TracedSlice:
+        self.check_ordered(name)
+        rows = self.ravel() if axis is None else self
+        last = np.nan if dtypes.kind_of(self.dtype) == "f" else greatest(self.dtype)  # stays behind those that count
+        return rows.with_rows(function(rows.filled(last), axis=0 if axis is None else axis, stable=True))
 
     @property
     def T(self) -> Any:  # noqa: N802
@@ -560,11 +568,11 @@ class TracedSlice(UnknownLength):
 
     def copy(self) -> TracedSlice:
         """Return a copy."""
-        return TracedSlice(self.values, self.length, self.key)
+        return self.with_rows(self.values)
 
     def round(self, decimals: int = 0) -> Any:
         """Return the elements rounded to a number of decimals."""
-        return TracedSlice(np.round(self.values, decimals), self.length, self.key)
+        return self.with_rows(np.round(self.values, decimals))
 
     def clip(self, *bounds: Any) -> Any:
         """Return the elements, none below or above bounds."""
@@ -573,16 +581,16 @@ class TracedSlice(UnknownLength):
     @property
     def real(self) -> TracedSlice:
         """The real parts."""
-        return TracedSlice(np.real(self.values), self.length, self.key)
+        return self.with_rows(np.real(self.values))
 
     @property
     def imag(self) -> TracedSlice:
         """The imaginary parts."""
-        return TracedSlice(np.imag(self.values), self.length, self.key)
+        return self.with_rows(np.imag(self.values))
 
     def astype(self, dtype: Any) -> TracedSlice:
         """Return the elements in another dtype."""
-        return TracedSlice(self.values.astype(dtype), self.length, self.key)
+        return self.with_rows(self.values.astype(dtype))
 
     def __matmul__(self, other: Any) -> Any:
         return FUNCTIONS["matmul"](self, other)

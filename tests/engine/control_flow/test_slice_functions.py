@@ -146,6 +146,28 @@ def filtered_lists(x, n):
             np.array([2 * v for v in x[:3] if v > 0.1]).sum())
 
 
+@case
+def along_axes(x, n):
+    rows = x.reshape(4, 2)[:n + 1]
+    return (np.sort(rows)[1], np.sort(rows, axis=0)[0], np.sort(rows, axis=None)[2], np.argsort(rows)[:, 0].sum(),
+            np.argsort(rows, axis=0)[0], np.flip(rows)[0], np.flip(rows, axis=1)[0], np.flipud(rows)[0],
+            np.concatenate([rows, rows], axis=-2).sum(axis=0), np.concatenate([rows, x[:n]], axis=None)[3],
+            np.concatenate([x[:n], x], axis=-1)[n], np.append(x[:n], x[n:], axis=-1).sum(), np.flip(x[:n], axis=-1)[0])
+
+
+@case
+def parts_of_known_length(x, n):
+    first, second = np.split(x, 2)
+    return first.sum(), [part.sum() for part in np.split(x, np.array([2, 5]))], second[n], np.bincount([1, 1, 2])
+
+
+@case
+def weights_of_known_length(x, n):
+    weights = np.array([1.0, 2.0, 3.0])
+    return (np.histogram(x[:n + 1], 2, (0, 1), weights=weights)[0], np.isin(x[:n], x[1:n + 1]).sum(),
+            np.bincount((x[:n + 1] * 3).astype(int), weights, minlength=4))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("function", CASES)
@@ -204,12 +226,22 @@ def an_argument_that_is_not_taken(x, n):
     return np.median(np.arange(8.0)[:n] * x, keepdims=True)  # here
 
 
+def pairs_of_variables_in_rows(x, n):
+    return np.cov(np.ones((4, 2))[:n] * x, np.ones((4, 2))[:n])  # here
+
+
+def median_of_complex_numbers(x, n):
+    return np.median(np.arange(8.0)[:n] * x + 1j)  # here
+
+
 def shape_of_columns(x, n):
     return (np.ones((4, 2))[:n] * x).T.shape  # here
 
 
 @pytest.mark.parametrize(("function", "what"), [
     (along_the_second_axis, "cov of variables in rows"), (stacked_rows, "vstack of rows"),
+    (pairs_of_variables_in_rows, "cov of variables in rows"),
+    (median_of_complex_numbers, "quantile of complex numbers"),
     (an_argument_that_is_not_taken, "median with these arguments"), (shape_of_columns, "shape")])
 def test_what_is_not_taken_is_refused_by_line(function: Any, what: str) -> None:
     assert_refused(function, None, f"{what} {_LOOP}")
