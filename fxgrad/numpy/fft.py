@@ -18,6 +18,7 @@ from fxgrad.engine.frontend.operands import (
     shape_of,
 )
 from fxgrad.engine.frontend.strict import as_integers
+from fxgrad.engine.frontend.value_calls import replay_public as _replay
 from fxgrad.engine.ops.arithmetic import mul
 from fxgrad.engine.ops.fft import fft as transformed
 from fxgrad.engine.ops.parts import conj
@@ -326,3 +327,6 @@ def _roll_axes(name: str, x: Any, axes: int | Sequence[int] | None, shift: Any) 
     given: Any = range(rank) if axes is None else axes if np.ndim(axes) else [axes]
     places = tuple(axis_of(name, axis, rank) for axis in given)
     return roll(x, tuple(shift(shape_of(x)[place]) for place in places), places)
+
+
+_replay(globals(), "fxgrad.numpy", ("fft",))

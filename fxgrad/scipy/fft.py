@@ -20,6 +20,7 @@ from fxgrad.engine.frontend.operands import (
     shape_of,
 )
 from fxgrad.engine.frontend.strict import as_integers
+from fxgrad.engine.frontend.value_calls import replay_public as _replay
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
@@ -241,3 +242,6 @@ def _ones_but(x: Any, places: Any, factor: float, common: float = 1.0) -> Any:
     factors = np.full(shape_of(x)[-1], common)
     factors[places] *= factor
     return factors.astype(aval_of(x).dtype)
+
+
+_replay(globals(), "fxgrad.scipy", ("fft",))

@@ -10,6 +10,7 @@ from typing import Any
 
 from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import as_array_operand, inexact_operands, shape_of
+from fxgrad.engine.frontend.value_calls import replay_public as _replay
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
@@ -85,3 +86,6 @@ def _wrap_place(place: Any, size: int, mode: str) -> Any:
         folded = fnp.remainder(place, 2 * size)
         return fnp.where(folded < size, folded, 2 * size - 1 - folded)
     return place
+
+
+_replay(globals(), "fxgrad.scipy", ("ndimage",))

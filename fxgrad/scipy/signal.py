@@ -7,6 +7,7 @@ from typing import Any
 
 from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import as_array_operand, axes_of, inexact_operands, shape_of
+from fxgrad.engine.frontend.value_calls import replay_public as _replay
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError, UnsupportedError
 from fxgrad.lax.convolution import conv_general_dilated
@@ -126,3 +127,6 @@ def _cut_product(name: str, full: Any, first: Sequence[int], second: Sequence[in
         begin, size = ((other - 1) // 2, one) if mode == "same" else (min(one, other) - 1, abs(one - other) + 1)
         index[axis] = slice(begin, begin + size)
     return full[tuple(index)]
+
+
+_replay(globals(), "fxgrad.scipy", ("signal", "spectra"))

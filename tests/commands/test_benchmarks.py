@@ -40,9 +40,9 @@ def test_peers_compute_the_same(name, fresh_tables):
 def test_every_line_of_the_table_of_bars_is_measured():
     with_bars = {found.group for found in catalogue.WORKLOADS.values() if found.bars}
     assert with_bars == {"gradient", "declared", "first call", "record", "transform", "lower", "dispatch", "closure",
-                         "compiled", "operation", "scan", "while", "library", "dataflow", "training", "cheap gradient",
-                         "checks", "control flow", "series", "laplacian", "rolling", "compilation", "sparse",
-                         "curvature", "inside", "sparse problem", "stiff"}
+                         "compiled", "operation", "scan", "while", "library", "library on jax", "dataflow",
+                         "training", "cheap gradient", "checks", "control flow", "series", "laplacian", "rolling",
+                         "compilation", "sparse", "curvature", "inside", "sparse problem", "stiff"}
 
 
 @pytest.mark.parametrize(("other", "message"), [

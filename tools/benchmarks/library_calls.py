@@ -96,4 +96,26 @@ CALLS: dict[str, LibraryCall] = {
     "random.uniform": LibraryCall(draw("uniform", fxgrad), draw("uniform", jax), None, (), (Ratio("jax", 2.0),)),
 }
 
-WORKLOADS = [call.workload(name) for name, call in CALLS.items()]
+ON_JAX: dict[str, Function] = {
+    "std": lambda xp: functools.partial(xp.std, axis=0), "median": lambda xp: functools.partial(xp.median, axis=0),
+    "clip": lambda xp: lambda x: xp.clip(x, 0.2, 0.8), "where": lambda xp: lambda x: xp.where(x, x, 0.0),
+    "isclose": lambda xp: lambda x: xp.isclose(x, x), "interp": lambda xp: lambda x: xp.interp(x, x[0], x[1]),
+    "trapezoid": lambda xp: xp.trapezoid, "add": lambda xp: lambda x: xp.add(x, x), "sort": lambda xp: xp.sort,
+    "norm": lambda xp: xp.linalg.norm, "solve": lambda xp: lambda x: xp.linalg.solve(x, x[0]),
+}
+"""Functions of an array of jax, by the namespace that has them."""
+
+
+def on_jax(name: str, function: Function) -> Workload:
+    """The workload of a function on an array of jax, un-jitted."""
+    def peers(small: bool) -> Peers:  # noqa: ARG001  (the array is small already)
+        x, = jax_arguments((MATRIX,))
+        ours, theirs = function(fnp), function(jnp)
+        return {"fxgrad": Peer(lambda: ours(x)), "jax": Peer(lambda: theirs(x))}
+
+    return Workload(f"library on jax: {name}", f"{name} of a jax.Array, un-jitted", peers,
+                    (Ratio("jax", 1.5, plus=3.0),), tolerance=1e-3)
+
+
+WORKLOADS = [*(call.workload(name) for name, call in CALLS.items()),
+             *(on_jax(name, function) for name, function in ON_JAX.items())]

@@ -16,9 +16,9 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from fxgrad.engine import dtypes
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, Literal, keys_to_jax, vma_of_jax
-from fxgrad.engine.core.cache_keys import cache_key, param_key
+from fxgrad.engine.core.cache_keys import param_key
 from fxgrad.engine.core.faces import face
-from fxgrad.engine.core.primitive import Primitive, infer_types
+from fxgrad.engine.core.primitive import Primitive, infer_types, library
 from fxgrad.engine.core.program import Equation, Program, Variable, subprograms
 from fxgrad.engine.core.program_properties import (
     ProgramAttribute,
@@ -377,13 +377,23 @@ def cast_to_var(value: Any, var: Variable) -> Any:
 
 
 def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """Compute one primitive on concrete values, at least one of them a jax array."""
+    """Compute one primitive on concrete values, at least one of them a jax array.
+
+    An operation of the library is compiled once for each type of its operands. Called as it stands, its rule would have
+    jax compile loops and branches at every call, and run each operation of the rule for itself.
+    """
+    on_meshes = explicit.explicit_mesh(args) is not None
+    if primitive.regions is None and not any(map(is_jax_tracer, args)) and (on_meshes or _depends_on_key(primitive)):
+        key = (primitive, on_meshes, *param_key(primitive, params), *map(_type_key, args))
+        run: Callable[..., list[Any]] = _operations.get(key) or _operations.add(
+            key, compile_program(_program_of(primitive, [*map(aval_of, args)], params), on_meshes))
+        return run(*map(as_jax, args))
     avals = [aval_of(arg) for arg in args]
-    out_avals = infer_types(primitive, avals, params)
     if any(map(is_jax_tracer, args)):
-        found: list[Any] | None = face("in_jax")(_program_of(primitive, avals, params, out_avals), args)
+        found: list[Any] | None = face("in_jax")(_program_of(primitive, avals, params), args)
         if found is not None:
             return found
+    out_avals = infer_types(primitive, avals, params)
     held = subprograms(primitive, params)
     wide = any(dtypes.is_64bit(aval.dtype) for aval in (*avals, *out_avals)) or any(
         map(needs_x64, held))
@@ -391,26 +401,51 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
         values = [arg if isinstance(arg, jax.Array) else jax.numpy.asarray(as_jax(arg)) for arg in args]
         if any(map(has_effects, held)):  # whose runner takes programs
             key = ("alone", primitive, *param_key(primitive, params), *avals)
-            return run_compiled(memoize(held[0], key, lambda: _program_of(primitive, avals, params, out_avals)), values)
+            return run_compiled(memoize(held[0], key, lambda: _program_of(primitive, avals, params)), values)
         if held:  # memoized on the program, since jax would recompile a loop at every call
             return _run_emission(held[0], ("xla rule", primitive, *param_key(primitive, params)),
                                  lambda values: weaken_jax_outputs(out_avals, primitive.xla(lax, *values, **params)),
                                  values)
-        if explicit.explicit_mesh(values) is not None:
-            key = (primitive, *((name, cache_key(value)) for name, value in params.items()))
-            function: Callable[..., list[Any]] = _explicit_rules.get(key) or _explicit_rules.add(
-                key, _compile_emission(lambda values: lowering_for(primitive, values)(lax, *values, **params), True,
-                                       []))
-            return function(*values)
         outputs: list[Any] = lowering_for(primitive, values)(lax, *values, **params)
         return weaken_jax_outputs(out_avals, outputs)
 
 
-def _program_of(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any],
-                out_avals: Sequence[Aval]) -> Program:
+def _depends_on_key(primitive: Primitive) -> bool:
+    """Return whether what an operation computes depends on its operands and parameters alone."""
+    return primitive in library and not (primitive.effectful or primitive.calls_user_code or primitive.collective)
+
+
+def compile_program(program: Program, on_meshes: bool) -> Callable[..., list[Any]]:
+    """Return a program without effects and user code, compiled: a function of jax and NumPy values.
+
+    If one of these lies on a mesh with Explicit axes, it is to be compiled to run `on_meshes`.
+    """
+    compiled = _compile_emission(lambda inputs: emit_results(program, inputs), on_meshes, [])
+
+    def run(*values: Any) -> list[Any]:
+        try:
+            return compiled(*values)
+        except jax.errors.JaxRuntimeError as error:
+            raise failures.translate_error(error) from None
+
+    def run_wide(*values: Any) -> list[Any]:
+        with x64():
+            return run(*values)
+    return run_wide if needs_x64(program) else run
+
+
+def _type_key(value: Any) -> Any:
+    """Return what types an operand in a key: its aval, or, which takes less time, what jax's array says of it."""
+    if not isinstance(value, jax.Array):
+        return aval_of(value)
+    return value.dtype, value.shape, getattr(value, "weak_type", False)  # random keys have none
+
+
+_operations = Cache("compiled operations", 4096)
+
+
+def _program_of(primitive: Primitive, avals: Sequence[Aval], params: dict[str, Any]) -> Program:
     """Return the program of one operation."""
-    inputs, outputs = [*map(Variable, avals)], [*map(Variable, out_avals)]
+    inputs, outputs = [*map(Variable, avals)], [*map(Variable, infer_types(primitive, avals, params))]
     return Program(inputs, [Equation(primitive, [*inputs], params, outputs)], outputs)
 
-
-_explicit_rules = Cache("operations on explicit meshes", 1024)

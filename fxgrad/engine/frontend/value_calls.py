@@ -1,7 +1,8 @@
-"""The table of calls on values: a library function called again on NumPy arrays of the same types runs as one program.
+"""The table of calls on values: a library function called again on arrays of the same types runs as one program.
 
-Without a tape a library function's Python runs operation by operation. After a few calls of the same types it is
-recorded once, and from then on generated code computes the call: one lookup, and NumPy's kernels.
+Without a tape a library function's Python runs operation by operation. After a few calls on NumPy's arrays of the same
+types it is recorded once, and from then on generated code computes the call: one lookup, and NumPy's kernels. A call on
+an array of jax is recorded at once, and compiled by XLA, as jax's own functions are.
 """
 
 from __future__ import annotations
@@ -14,28 +15,37 @@ from math import isnan
 from types import FunctionType
 from typing import Any
 
+import jax
 import numpy as np
 
 from fxgrad.engine import config, executors
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core import backends
 from fxgrad.engine.core.arrays import ARRAYS, Array, as_numpy, freeze_result
+from fxgrad.engine.core.avals import PYTHON_SCALARS
 from fxgrad.engine.core.cache_keys import IdentityKey, cache_key
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import calls_user_code, has_effects, used_axes
+from fxgrad.engine.core.regions import dependent_outputs
+from fxgrad.engine.executors.explicit import is_explicit
 from fxgrad.engine.executors.numpy import runner_of
 from fxgrad.engine.executors.silence import silence_warnings
+from fxgrad.engine.executors.xla import compile_program, is_jax, is_jax_tracer
 from fxgrad.engine.higher_order.call import inline_calls, named_call_p
 from fxgrad.engine.tracebacks import shorten_traceback
+from fxgrad.engine.tracing.apply import apply_equations
 from fxgrad.engine.tracing.call_cache import BY_VALUE, SEQUENCES, has_plain_bounds
 from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.trace import WITH_LITERALS, record
+from fxgrad.engine.tracing.tracer import Tracer
 
 Function = Callable[..., Any]
 Call = Callable[[Sequence[Any]], Any]
 
 CALLS_BEFORE = 4
 """Calls of a key before it is recorded, which takes as long as up to 30 calls; at `FXGRAD_CHECK=4`, one call."""
+_VARIANTS_AT_ONCE = 8
+"""Calls of a function on arrays of jax of the same types that are compiled at once, each with its static arguments."""
 _CALLS_AGAIN = 64
 """Calls before a key is recorded again, after the table was full: recording everything in turn would not pay."""
 _LARGEST = 1 << 20
@@ -48,6 +58,7 @@ _calls = Cache("calls of library functions on values", 1024)
 _counts = Cache("counts of calls on values", 4096)
 """The number of calls that are not recorded so far: numbers that are others each time leave the recorded ones alone."""
 
+_NUMBERS = PYTHON_SCALARS | {np.dtype(code).type for code in "?bhilBHILefdFD"}
 _MISSING = object()
 _context = current.get
 _counting: ContextVar[bool] = ContextVar("counting a call on values", default=False)
@@ -55,11 +66,11 @@ _counting: ContextVar[bool] = ContextVar("counting a call on values", default=Fa
 
 
 def replay_on_values(function: Function, of_arrays: bool = False, converts_floats: bool = False) -> Function:
-    """Decorate a library function of arrays and static arguments: its calls on NumPy arrays run as generated code.
+    """Decorate a library function of arrays and static arguments: its calls on arrays run as generated code.
 
     Its operations must follow from the types of its array arguments, the values of the others and the default dtype.
     A function that needs the values of arrays, or asks whether they are known, runs as without the decorator; so does
-    a call with a tracer, a jax array, a NumPy scalar or an object of another class among its arguments, or within a
+    a call with a tracer, a NumPy scalar or an object of another class among its arguments, or within a
     function that is traced. If it is `of_arrays`, one of the positional arguments of a replayed call is an array; this
     spares calls on numbers the lookup. If it `converts_floats`, all it does with a Python float is to convert it to the
     dtype of the operation; then calls with other floats are the same call.
@@ -74,7 +85,7 @@ def replay_on_values(function: Function, of_arrays: bool = False, converts_float
         try:
             if _context() is not None or backends.executor is not executors.BY_OPERANDS:
                 return function(*args, **options)
-            if of_arrays and ARRAYS.isdisjoint(map(type, args)):
+            if of_arrays and _NUMBERS.issuperset(map(type, args)):
                 return function(*args, **options)
             parts: list[Any] = [function, config.default_float()]
             arrays: list[Any] = []
@@ -108,7 +119,9 @@ def replay_on_values(function: Function, of_arrays: bool = False, converts_float
                 result = _MISSING
             if result is _MISSING:  # outside of the handler, so that the error has no context
                 return function(*args, **options)
-            if config.check_level:
+            if config.check_level and type(call) is _CallOnJax:
+                _check_on_jax(call, function, _record_on_jax(function, args, options, arrays, converts_floats))
+            elif config.check_level:
                 _check(function, result, function(*args, **options), arrays)
             return result
         except Exception as error:  # noqa: BLE001  (raised again)
@@ -164,6 +177,10 @@ def _add_to_key(value: Any, kind: type, parts: list[Any], arrays: list[Any]) -> 
     elif isinstance(value, type):  # a dtype's class: metaclasses may define equality
         parts.append(IdentityKey(value))
         return True
+    elif isinstance(value, jax.Array) and not is_jax_tracer(value) and not is_explicit(value):
+        arrays.append(value)
+        parts += (value.dtype, value.shape, getattr(value, "weak_type", False))  # keys have none
+        return True
     else:
         return False
     parts += (kind, value.dtype, value.shape, value.strides)
@@ -176,6 +193,8 @@ def _add_to_key(value: Any, kind: type, parts: list[Any], arrays: list[Any]) -> 
 def _count_call(key: Any, function: Function, args: tuple[Any, ...], options: dict[str, Any], arrays: list[Any],
                 converts_floats: bool) -> Any:
     """Call the function; record the call if it has been made often enough."""
+    if any(map(is_jax, arrays)):
+        return _call_on_jax(key, function, args, options, arrays, converts_floats)
     token = _counting.set(True)
     try:
         result = function(*args, **options)
@@ -204,7 +223,7 @@ def _record(function: Function, args: tuple[Any, ...], options: dict[str, Any], 
 
     try:
         program, tape = record(outputs, [*map(aval_of, arrays)], mode=WITH_LITERALS, name=function.__name__)
-        call = None if tape.asked_for_values else _compile(
+        call = None if tape.asked_for_values else _generate(
             program, tape.captured, None if is_single else type(expected), classes.pop())
         if call is None:
             return None
@@ -227,7 +246,7 @@ def _replace_inputs(args: tuple[Any, ...], options: dict[str, Any], replacement:
     """Return the arguments of a call with its arrays replaced, and floats if it converts them, in the key's order."""
     def replace(value: Any) -> Any:
         kind = type(value)
-        if kind is np.ndarray or kind is np.void or kind is Array:
+        if kind is np.ndarray or kind is np.void or kind is Array or is_jax(value):
             return replacement(value)
         return kind([replace(each) for each in value]) if kind in SEQUENCES else value
 
@@ -235,13 +254,13 @@ def _replace_inputs(args: tuple[Any, ...], options: dict[str, Any], replacement:
     return replaced, {name: replace(option) for name, option in options.items()}
 
 
-def _compile(program: Program, captured: Sequence[Any], container: Any, of: type) -> Call | None:
+def _generate(program: Program, captured: Sequence[Any], container: Any, of: type) -> Call | None:
     """Return generated code for a recorded call; its results are of a class of arrays, in a `container` if not None.
 
     Returns None if the program has effects, or keeps too much memory.
     """
     program = inline_calls(program, (named_call_p,))
-    if has_effects(program) or calls_user_code(program) or used_axes(program):
+    if _does_more(program):
         return None
     runner = runner_of(program)
     constants = [value for value in (*captured, *runner.__globals__.values()) if isinstance(value, np.ndarray)]
@@ -274,6 +293,84 @@ def _compile(program: Program, captured: Sequence[Any], container: Any, of: type
     return lambda arrays: build([finish(value, arrays) for value in compute(*arrays)])
 
 
+def _does_more(program: Program) -> bool:
+    """Return whether a call may do other things than compute on its arguments, or other ones each time."""
+    return has_effects(program) or calls_user_code(program) or bool(used_axes(program))
+
+
+# --- arrays of jax ------------------------------------------------------------------------------------------------
+
+
+class _CallOnJax:
+    """A recorded call on arrays of jax: called, it runs compiled; it returns an array, or a `container` of arrays."""
+
+    __slots__ = ("_run", "captured", "container", "program")
+
+    def __init__(self, program: Program, captured: Sequence[Any], container: Any) -> None:
+        self.program, self.captured, self.container = program, captured, container
+        self._run = compile_program(program, on_meshes=False)
+        """jax compiles it at the first call."""
+        if captured:
+            self._run = functools.partial(self._run, *captured)
+
+    def __call__(self, arrays: Sequence[Any]) -> Any:
+        outputs = self._run(*arrays)
+        return outputs[0] if self.container is None else self.container(outputs)
+
+    def compute(self, arrays: Sequence[Any]) -> Any:
+        """Return the result, computed operation by operation."""
+        outputs = apply_equations(self.program, [*self.captured, *arrays])
+        return outputs[0] if self.container is None else self.container(outputs)
+
+
+def _call_on_jax(key: Any, function: Function, args: tuple[Any, ...], options: dict[str, Any], arrays: list[Any],
+                 converts_floats: bool) -> Any:
+    """Return the result of a call that is not in the table; enter it, unless it is one of many with other numbers.
+
+    Numbers that are others each time would each cost a compilation: such calls run operation by operation.
+    """
+    call = _record_on_jax(function, args, options, arrays, converts_floats)
+    if call is None:
+        _calls[key] = None
+        return function(*args, **options)
+    types = (function, *map(aval_of, arrays))
+    _counts[types] = variants = _counts.get(types, 0) + 1
+    _counts[key] = times = _counts.get(key, 0) + 1
+    is_compiled = variants <= _VARIANTS_AT_ONCE or times >= CALLS_BEFORE
+    if is_compiled:
+        _calls[key] = call
+    try:
+        return call(arrays) if is_compiled else call.compute(arrays)
+    except Exception:  # noqa: BLE001  (the function raises its own, with the user's line)
+        return function(*args, **options)
+
+
+def _record_on_jax(function: Function, args: tuple[Any, ...], options: dict[str, Any], arrays: Sequence[Any],
+                   converts_floats: bool) -> _CallOnJax | None:
+    """Return a call as a program; None if it is none, or if one of its results depends on no array of jax."""
+    containers: list[Any] = []
+
+    def outputs(*tracers: Any) -> list[Any]:
+        rest = iter(tracers)
+        traced, traced_options = _replace_inputs(args, options, lambda _: next(rest), converts_floats)
+        result = function(*traced, **traced_options)
+        containers.append(None if type(result) is Tracer else getattr(result, "_make", type(result)))
+        return [result] if type(result) is Tracer else [*result]
+
+    try:
+        program, tape = record(outputs, [*map(aval_of, arrays)], mode=WITH_LITERALS, name=function.__name__)
+    except Exception:  # noqa: BLE001  (it needs values, or cannot be recorded: the function itself says so)
+        return None
+    # That values are unknown is so of arrays of jax (`is_concrete`), and of those alone.
+    if tape.needed_values or (tape.asked_for_values and not all(map(is_jax, arrays))):
+        return None
+    program = inline_calls(program, (named_call_p,))
+    of_jax = dependent_outputs(program, [*map(is_jax, (*tape.captured, *arrays))])
+    if not program.equations or _does_more(program) or not all(of_jax):
+        return None
+    return _CallOnJax(program, tape.captured, containers[-1])
+
+
 # --- checks -------------------------------------------------------------------------------------------------------
 
 
@@ -296,3 +393,13 @@ def _check(function: Function, result: Any, expected: Any, arrays: Sequence[Any]
     if not _is_same(result, expected, arrays):
         raise AssertionError(f"{function.__name__}: generated code for a call on values returned {result!r}, where the "
                              f"function returns {expected!r}; this is a bug in fxgrad")
+
+
+def _check_on_jax(call: _CallOnJax, function: Function, again: _CallOnJax | None) -> None:
+    """Compare the operations that ran, and their types, with those that the function records now."""
+    ran, recorded = ([(equation.primitive, *(var.aval for var in equation.outputs))
+                      for equation in (found.program.equations if found else ())] for found in (call, again))
+    if ran != recorded:
+        raise AssertionError(f"{function.__name__}: a call on arrays of jax runs the program of another call:\n"
+                             f"{call.program}\nwhere the function does\n{again and again.program}\nThis is a bug in "
+                             "fxgrad")

@@ -15,7 +15,6 @@ from fxgrad.engine import config
 from fxgrad.engine.analyses.cost import total_cost
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.avals import Aval, keys_to_jax, to_numpy
-from fxgrad.engine.core.backends import is_replaced
 from fxgrad.engine.core.cache_keys import cache_key
 from fxgrad.engine.core.interpreter import interpret
 from fxgrad.engine.core.primitive import Cost, Primitive, register
@@ -179,7 +178,7 @@ def library_function(function: Callable[..., Any], name: str | None = None) -> C
 
     @functools.wraps(function)
     def wrapper(x: Any, *args: Any, **static: Any) -> Any:
-        if _runs_by_itself((x,)):
+        if innermost_for((x,)) is None:
             return function(x, *args, **static)
         aval = aval_of(x)
         key = (function, shown, aval, cache_key(args), *map(cache_key, static.items()), config.default_float())
@@ -208,7 +207,7 @@ def library_function_of_arrays(function: Callable[..., Any], name: str | None = 
 
     @functools.wraps(function)
     def wrapper(*arrays: Any, **static: Any) -> Any:
-        if _runs_by_itself(arrays):
+        if innermost_for(arrays) is None:
             return function(*arrays, **static)
         avals = tuple(map(aval_of, arrays))
         key = (function, shown, avals, *map(cache_key, static.items()), config.default_float())
@@ -217,15 +216,6 @@ def library_function_of_arrays(function: Callable[..., Any], name: str | None = 
         outputs = bind(named_call_p, *arrays, program=program, name=shown)
         return tuple(outputs) if len(outputs) > 1 else outputs[0]
     return wrapper
-
-
-def _runs_by_itself(values: Sequence[Any]) -> bool:
-    """Return whether a library function on such values computes operation by operation: NumPy's, and jax's tracers.
-
-    On arrays of jax it is compiled, once for each type: jax needs a hundred times NumPy's time for an operation.
-    """
-    return innermost_for(values) is None and (
-        is_replaced() or not any(map(xla_executor.is_jax, values)) or any(map(xla_executor.is_jax_tracer, values)))
 
 
 _library_programs = Cache("programs of library functions", 4096)

@@ -136,6 +136,7 @@ class Tape:
     named_scope = ""  # the scopes that the function itself has entered
     refused: user_lines.Refused | None = None
     asked_for_values = False  # whether the function asked if values are known, and may do otherwise with them
+    needed_values = False  # whether it needed them, and may have gone on without
     owns_inputs = False  # whether only the function refers to its inputs, so that it may overwrite them
     axes: Mapping[str, int] = NO_AXES
     scope: Mapping[str, int] = NO_AXES
@@ -421,11 +422,12 @@ class Tape:
 
     # --- values of tracers ------------------------------------------------------------------------------
 
-    def note_question(self) -> None:
-        """Note, here and in the tapes around, that the function asked if values are known."""
+    def note_question(self, needed: bool = False) -> None:
+        """Note, here and in the tapes around, that the function asked if values are known, or `needed` them."""
         tape: Tape | None = self
         while tape is not None:
             tape.asked_for_values = True
+            tape.needed_values = tape.needed_values or needed
             tape = tape.parent
 
     def force(self, tracer: Tracer, use: str | Callable[[], Hint]) -> Any:
@@ -436,7 +438,7 @@ class Tape:
         if self.closed:
             raise leak_error(tracer)
         if self.values is None:
-            self.note_question()
+            self.note_question(needed=True)
             raise self.refuse(self._unknown(tracer, use))
         self.num_concretizations += 1
         value = self.run_prefix(self.values)[tracer.variable]

@@ -3,6 +3,7 @@
 Arguments about memory and checks (`overwrite_a`, `check_finite`, `lwork`, ...) are accepted and ignored.
 """
 
+from fxgrad.engine.frontend.value_calls import replay_public as _replay
 from fxgrad.engine.pytorch_names import module_getattr as _of_module
 from fxgrad.scipy.linalg.decompositions import (
     cholesky,
@@ -55,3 +56,6 @@ ABSENT = {
 }
 """Names of jax.scipy.linalg that are missing here, each with a replacement."""
 __getattr__ = _of_module(__name__, ABSENT)
+
+
+_replay(globals(), "fxgrad.scipy", ("linalg.decompositions", "linalg.functions", "linalg.special", "linalg.systems"))
