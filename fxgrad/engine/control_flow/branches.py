@@ -16,6 +16,7 @@ from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check_raise
 from fxgrad.engine.control_flow.blocks import UNSET, Block, Cells, SideRaisesError, block, refuse, undo
 from fxgrad.engine.control_flow.containers import note_choice
+from fxgrad.engine.control_flow.growing import Places, places_of, with_places
 from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.control_flow.ownership import (
     BlockArrays,
@@ -108,7 +109,8 @@ _Result = Callable[[], tuple[Values, Left]]
 
 
 def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: str, named: Any,
-                containers: Containers, optional: Mapping[str, OptionalParts], is_statement: bool = False) -> _Side:
+                containers: Containers, optional: Mapping[str, OptionalParts | Places], is_statement: bool = False,
+                ) -> _Side:
     """Trace one side of a branch, which is named as the function `named`.
 
     `result` returns the values that it leaves, and which of their arrays others may have. What is `optional` of them
@@ -140,9 +142,12 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
         containers.add(around.changed)
         found = {**left, **containers.read()}
         for name in optional.keys() & found.keys():
-            if found[name] is not UNSET:
+            inside = optional[name]
+            if isinstance(inside, list):
+                found[name] = with_places(found[name], inside, placeholder)
+            elif found[name] is not UNSET:
                 copies = {} if name in left else {id(found[name]): None}
-                found[name] = as_optional(found[name], optional[name], placeholder, {**around.made, **copies})
+                found[name] = as_optional(found[name], inside, placeholder, {**around.made, **copies})
         shared = shared_in(found.values())
         for name, value in found.items():
             values[name] = None if value is UNSET else flatten(value)
@@ -192,7 +197,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
     predicate = truth(condition, what)
     containers = Containers(cells)
     sides: list[_Side] = []
-    optional: dict[str, OptionalParts] = {}
+    optional: dict[str, OptionalParts | Places] = {}
     raises, ends = False, None
     for _ in tries_for(what):
         sides.clear()
@@ -239,11 +244,17 @@ def _left_values(cells: Cells, live: Sequence[str], arrays: BlockArrays, contain
     return read({name: cells[name] for name in live}), shared
 
 
-def _find_optional(sides: Sequence[_Side], names: Collection[str], optional: dict[str, OptionalParts]) -> bool:
-    """Add the names that have None on one side, by themselves or in a part, to `optional`; return if there are any."""
+def _find_optional(sides: Sequence[_Side], names: Collection[str], optional: dict[str, OptionalParts | Places]) -> bool:
+    """Add the names that have None on one side, by themselves or in a part, to `optional`; return if there are any.
+
+    So are lists that the sides leave with other numbers of items, with the places of these.
+    """
     one, other = (side.values for side in sides)
-    found = {name: inside for name in one.keys() - optional.keys() if (name in names or name.startswith(ITEMS)) and (
-        inside := optional_parts(one[name], other.get(name))) is not None}
+    found: dict[str, OptionalParts | Places] = {
+        name: inside for name in one.keys() - optional.keys() if (name in names or name.startswith(ITEMS)) and (
+            inside := optional_parts(one[name], other.get(name))) is not None}
+    found.update({name: places for name in one.keys() - optional.keys() - found.keys() if name.startswith(ITEMS) and (
+        places := places_of(one[name], other.get(name))) is not None})
     optional.update(found)
     return bool(found)
 
@@ -273,7 +284,7 @@ def choose(what: str, condition: Any, then: Callable[[], Any], other: Callable[[
     arrays = BlockArrays({}, {}, (), (), (), owned_items())
     containers = Containers({})
     sides: list[_Side] = []
-    found: dict[str, OptionalParts] = {}
+    found: dict[str, OptionalParts | Places] = {}
     for _ in tries_for(what):
         sides.clear()
         for function, when in ((then, "true"), (other, "false")):

@@ -20,7 +20,8 @@ from fxgrad.engine.control_flow.branches import choose, choose_at_hand
 from fxgrad.engine.control_flow.calls import called, replacements
 from fxgrad.engine.control_flow.conditions import boolean, boolean_of, not_
 from fxgrad.engine.control_flow.containers import fresh
-from fxgrad.engine.control_flow.items import from_front
+from fxgrad.engine.control_flow.growing import is_growing, popped, present
+from fxgrad.engine.control_flow.items import from_front, refuse_position
 from fxgrad.engine.control_flow.numbers import as_int
 from fxgrad.engine.control_flow.sequences import Sequences
 from fxgrad.engine.control_flow.slices import TracedSlice, item
@@ -31,6 +32,7 @@ from fxgrad.engine.tracing.tracer import Tracer
 
 def contains(container: Any, value: Any) -> Any:
     """Return `value in container`: whether an item is the value, or equal to it."""
+    container = present(container)
     if type(value) is TracedSlice:
         raise refuse("`x[a:b] in y` has a traced bound, and compares element by element. Write np.any(y == x[a:b]), or "
                      "go over the places of y in a loop")
@@ -58,6 +60,8 @@ def compared(name: str, one: Any, other: Any) -> Any:
 
     Tuples, lists and dataclasses with traced items are compared item by item, as Python does.
     """
+    if is_growing(one) or is_growing(other):
+        raise refuse_position("a comparison")
     kind = type(one)
     if kind is type(other) and current.get() is not None and (
             isinstance(one, list | tuple) or dataclasses.is_dataclass(kind)):
@@ -107,6 +111,8 @@ def _sum(items: Any, *start: Any, **kwargs: Any) -> Any:
 
 
 def _any(items: Any) -> Any:
+    if type(items) is TracedSlice:
+        return items.any()
     found: Any = False
     for each in items:
         found = boolean("or", found, functools.partial(boolean_of, each))
@@ -116,6 +122,8 @@ def _any(items: Any) -> Any:
 
 
 def _all(items: Any) -> Any:
+    if type(items) is TracedSlice:
+        return items.all()
     return not_(_any(not_(each) for each in items))
 
 
@@ -164,7 +172,10 @@ def chosen(condition: Any, one: Any, other: Any) -> Any:
     return one if condition else other
 
 
-def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> list[Any]:
+def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> Any:
+    if type(iterable) is TracedSlice and key is None:
+        in_order = iterable.sorted(0)
+        return in_order[::-1] if reverse else in_order
     items = _items_of(iterable)
     of_key = None if key is None else called(key)
     keys = items if of_key is None else [of_key(each) for each in items]
@@ -213,6 +224,8 @@ def _sort(owner: list[Any], /, **kwargs: Any) -> None:
 
 
 def _pop(owner: list[Any], /, *args: Any) -> Any:
+    if is_growing(owner) and not args:
+        return popped(owner)
     if not args or not is_unknown(args[0]):
         return owner.pop(*args)
     number = from_front(args[0], len(owner))

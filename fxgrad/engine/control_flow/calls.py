@@ -20,9 +20,10 @@ from fxgrad.engine.control_flow.conditions import is_none
 from fxgrad.engine.control_flow.containers import fresh
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
 from fxgrad.engine.control_flow.effects import check_effect, check_method, check_next
-from fxgrad.engine.control_flow.items import Place, attributed, mutable
+from fxgrad.engine.control_flow.growing import NATIVE_METHODS, columns, is_growing, present
+from fxgrad.engine.control_flow.items import Place, attributed, mutable, refuse_position
 from fxgrad.engine.control_flow.lending import Argument, lending, shifted
-from fxgrad.engine.control_flow.mutators import changes_first, is_ufunc_at, new_elements
+from fxgrad.engine.control_flow.mutators import STORING_METHODS, changes_first, is_ufunc_at, new_elements
 from fxgrad.engine.control_flow.names import OPERATORS
 from fxgrad.engine.control_flow.numbers import FUNCTIONS, TYPES, function_of_math, is_instance, numpy_number
 from fxgrad.engine.control_flow.printing import printed
@@ -50,6 +51,55 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
 
     The function may change `arguments`, which are places of the caller's (`lending`).
     """
+    found = _callee(function, depth, arguments)
+    if current.get() is None or _is_of_user(function) or _is_of_objects(function):
+        return found
+    return functools.partial(_call_on_lists, function, found)
+
+
+def _is_of_objects(function: Any) -> bool:
+    """Return whether a function does with a list whose length is traced what it does with any other."""
+    return any(function is each for each in (list, isinstance, type, id, callable, repr, copy.copy))
+
+
+_OF_ITEMS: set[Any] = {len, sum, min, max, any, all, sorted, enumerate, zip, reversed, map, filter}
+
+
+def _is_of_user(function: Any) -> bool:
+    """Return whether a function is converted, or makes an object by one that is, or of what it is given."""
+    if isinstance(function, type):
+        begin = getattr(function, "__init__", None)
+        return dataclasses.is_dataclass(function) or hasattr(function, "_fields") or (
+            type(begin) is FunctionType and is_user_file(begin.__code__.co_filename))
+    if type(function) is FunctionType:
+        return function not in replacements and is_user_file(function.__code__.co_filename)
+    return type(function) in (ConvertedFunction, functools.partial) or is_record(function) or (
+        type(function) is MethodType and _is_of_user(function.__func__))
+
+
+def _call_on_lists(function: Any, found: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Call what stands in the place of a function of others; lists of traced length are read as arrays."""
+    if type(function) is MethodDescriptorType and args and is_growing(args[0]):
+        return called(function.__get__(args[0]))(*args[1:], **kwargs)
+    owner, name = getattr(function, "__self__", None), function_name(function)
+    if is_growing(owner) and name not in NATIVE_METHODS and not (name == "insert" and repr(args[0]) == "0"):
+        raise refuse_position(f".{name}()")
+    stores = is_growing(owner) or (type(owner) in (list, dict) and name in STORING_METHODS)
+    if stores or not any(map(is_growing, (*args, *kwargs.values()))):
+        return found(*args, **kwargs)
+    if not (function in _OF_ITEMS or (getattr(function, "__module__", None) or type(owner).__module__).startswith(
+            ("numpy", "fxgrad"))):
+        raise refuse(f"{name} gets a list of which a traced condition decides how long it is. Read the list in "
+                     "converted code or by a function of NumPy, or pass an array of the greatest length and the number "
+                     "of its items")
+    if function is len:
+        return columns(args[0])[0][0].length
+    if function in (np.vstack, np.stack) and not args[1:] and not kwargs and present(args[0]).ndim == 2:
+        return present(args[0])
+    return found(*map(present, args), **{key: present(value) for key, value in kwargs.items()})
+
+
+def _callee(function: Any, depth: int, arguments: Sequence[Argument]) -> Any:
     kind = type(function)
     if kind is FunctionType:
         return _called_function(function, depth, arguments)

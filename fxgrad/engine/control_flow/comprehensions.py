@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any, cast
@@ -16,14 +17,18 @@ from fxgrad.engine.control_flow.blocks import Thunk, is_unknown, refuse_in_try
 from fxgrad.engine.control_flow.builtin_functions import chosen, is_better
 from fxgrad.engine.control_flow.calls import called
 from fxgrad.engine.control_flow.conditions import boolean, boolean_of, if_expression, known_filter, not_
+from fxgrad.engine.control_flow.containers import fresh
+from fxgrad.engine.control_flow.growing import is_growing, place_of
 from fxgrad.engine.control_flow.iteration import require_end
 from fxgrad.engine.control_flow.loops import Counter, loop
-from fxgrad.engine.control_flow.sequences import Sequences
+from fxgrad.engine.control_flow.sequences import Sequences, as_sequence
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import chosen_rows
+from fxgrad.engine.control_flow.structures import PossibleItem
 from fxgrad.engine.control_flow.variables import Names
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
+from fxgrad.errors import ArgumentError
 
 _REDUCTIONS = (sum, any, all, min, max, len, next)
 
@@ -38,6 +43,13 @@ def reduced(function: Any, listed: bool, width: int, items: Any, element: Callab
     def parts(each: Any) -> tuple[Any, ...]:
         return tuple(each) if width else (each,)
 
+    if is_growing(items) and _is_of_numpy(function):
+        def of_place(place: Any) -> tuple[Any, Thunk]:
+            is_there, item = place_of(place)
+            given = parts(item)
+            return boolean("and", is_there, lambda: keep is None or keep(*given)), lambda: element(*given)
+        return _of_kept(function, [*map(of_place, items)], *start, **options)
+    items = as_sequence(items) if is_growing(items) else items
     is_staged = isinstance(items, Sequences) and is_unknown(items.length)
     is_known = not is_staged and keep is None
     if keep is not None and not is_staged and _is_of_numpy(function) and current.get() is not None:
@@ -82,6 +94,37 @@ def reduced(function: Any, listed: bool, width: int, items: Any, element: Callab
     loop("for", unfinished, cast(FunctionType, turn), Names(["total"], [], ["total"]),
          Counter(items.length, items.item), guaranteed=False)
     return total
+
+
+def kept(width: int, items: Any, element: Callable[..., Any], keep: Callable[..., Any]) -> list[Any]:
+    """Return the list of a comprehension with a filter; items that are kept on a traced condition may be there."""
+    found: list[Any] = []
+    for each in items:
+        is_there, item = place_of(each)
+        given = tuple(item) if width else (item,)
+        is_kept = boolean("and", is_there, functools.partial(keep, *given))
+        if not is_unknown(is_kept):
+            if is_kept:
+                found.append(element(*given))
+            continue
+        refuse_in_try("if")
+
+        def of_item(given: tuple[Any, ...] = given) -> Any:
+            return element(*given)
+
+        try:
+            zeros = _zeros_of(of_item)
+        except ArgumentError:  # it is no array
+            known_filter(is_kept)
+            raise
+        value = if_expression(is_kept, of_item, _giving(zeros))
+        found.append(PossibleItem(boolean_of(is_kept), value))
+    fresh(found)
+    return found
+
+
+def _giving(value: Any) -> Thunk:
+    return lambda: value
 
 
 def _is_of_numpy(function: Any) -> bool:

@@ -14,6 +14,7 @@ from fxgrad.engine.api.checking import check_raise
 from fxgrad.engine.control_flow.blocks import Thunk, block, end_probe, is_unknown, refuse, refuse_in_try
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.branches import choose, choose_at_hand
+from fxgrad.engine.control_flow.growing import has_items, is_growing
 from fxgrad.engine.control_flow.printing import Text, template
 from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue
 from fxgrad.engine.control_flow.variables import Passed, cells_of, names_of_block, truth
@@ -31,6 +32,7 @@ def if_(condition: Any, then: FunctionType, other: FunctionType | None, live: Se
     `returned` is the condition for which the function has returned, so that it uses no variable afterwards. Variables
     that are `optional` may be None on one side. `stops` is the flag of the loop around that one side alone ends.
     """
+    condition = has_items(condition)
     if is_unknown(condition):
         refuse_in_try("if")
         if stops:
@@ -53,6 +55,7 @@ def ended(condition: Any, flag: FunctionType, name: str) -> Any:
 
 def if_expression(condition: Any, then: Thunk, other: Thunk, optional: bool = False) -> Any:
     """Return `then() if condition else other()`; one may be None if it is `optional`."""
+    condition = has_items(condition)
     if is_unknown(condition):
         refuse_in_try("if")
         return choose("if", condition, then, other, optional=optional)
@@ -62,6 +65,8 @@ def if_expression(condition: Any, then: Thunk, other: Thunk, optional: bool = Fa
 def boolean(word: str, value: Any, *rest: Thunk) -> Any:
     """Return `value and rest[0]() and ...`, or the same with `or`: an operand; later ones are computed if needed."""
     for number, thunk in enumerate(rest):
+        if is_growing(value):
+            raise refuse(f"`{word}` gives a list of which a traced condition decides how long it is. Write an `if`")
         if is_unknown(value):
             refuse_in_try(word)
             return _boolean_of_traced(word, value, rest[number:])
@@ -98,12 +103,15 @@ def is_same(one: Any, other: Any) -> Any:
 
 
 def is_true(value: Any) -> Any:
-    """Return a condition that is a variable, which may be None."""
+    """Return a condition that is a variable, which may be None, or a list."""
+    if type(value) is list:
+        return has_items(value) if is_growing(value) else bool(value)
     return boolean("and", value.is_set, lambda: boolean_of(value.value)) if type(value) is OptionalValue else value
 
 
 def not_(value: Any) -> Any:
     """Return `not value`."""
+    value = has_items(value)
     return logical_not(truth(value, "not")) if is_unknown(value) else not value
 
 
@@ -156,6 +164,7 @@ def assertion(test: Any, message: Thunk | None, source: str) -> Any:
 
     A failed `assert` in a traced block is a check too, for the block may not run.
     """
+    test = has_items(test)
     unknown = is_unknown(test)
     if not unknown and (block.get() is None or test):
         return test
@@ -222,12 +231,12 @@ def known(value: Any, what: str) -> Any:
 def known_filter(value: Any) -> Any:
     """Return whether a comprehension keeps an item, which Python must know."""
     if is_unknown(value):
-        raise refuse("the filter of a comprehension is traced, and so would be the length of its list. Make an array "
-                     "of it, np.array([...]), or select from one, x[x > 0]; or write a loop into an array of the "
-                     "greatest length: if v > 0: out[n] = v, and n += 1, and read out[:n]")
+        raise refuse("the filter of a comprehension is traced, and so would be the length of what it makes. Only lists "
+                     "of numbers, of arrays of one shape, or of tuples of these may have one: [v for v in x if v > 0]")
     return value
 
 
 def boolean_of(value: Any) -> Any:
     """Return `bool(value)`, which may be traced."""
+    value = has_items(value)
     return truth(value, "any") if is_unknown(value) else bool(value)

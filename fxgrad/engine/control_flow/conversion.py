@@ -15,7 +15,7 @@ from fxgrad.engine.control_flow.containers import ConvertedCall
 from fxgrad.engine.control_flow.names import GIVES_NONE, OPERATORS, is_generated
 from fxgrad.engine.control_flow.nodes import constant, define_function, placed
 from fxgrad.engine.control_flow.rewriting import is_kept, rewrite
-from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue, UnknownLength
+from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue, PossibleItem, UnknownLength
 from fxgrad.engine.hints import COMPILED_CONTROL_FLOW
 from fxgrad.engine.pickling import is_importable
 from fxgrad.engine.tracebacks import shorten_traceback
@@ -65,8 +65,7 @@ class ConvertedFunction:
         try:
             with ConvertedCall():
                 result = self.converted(*args, **kwargs)
-                if current.get() is None or not any(
-                        isinstance(leaf, UnknownLength | OptionalValue | ChosenMember) for leaf in tree.leaves(result)):
+                if current.get() is None or not any(isinstance(leaf, _OF_CONVERTED) for leaf in tree.leaves(result)):
                     return result
                 return tree.map(functools.partial(_array_of_result, self.converted), result)
         except Exception as error:  # noqa: BLE001  (raised again)
@@ -87,12 +86,20 @@ class ConvertedFunction:
         return f"<python_control_flow of {self.__wrapped__!r}>"  # type: ignore[attr-defined]
 
 
+_OF_CONVERTED = UnknownLength | OptionalValue | ChosenMember | PossibleItem
+"""Values that converted code alone can read."""
+
+
 def _array_of_result(function: FunctionType, value: Any) -> Any:
     """Return a value that a converted function returns to code that is not converted."""
     name, code = function_name(function), function.__code__
     if isinstance(value, UnknownLength):
         raise refuse(f"{name} returns a slice with a traced bound, whose length is not known. Return the whole array, "
                      "and the bounds beside it")
+    if type(value) is PossibleItem:
+        raise refuse(f"{name} returns a list of which a traced condition decides how long it is. Return an array of "
+                     "the greatest length, and the number of its items; or what you read from the list: len(x), "
+                     "sum(x)")
     place = f"\n  at {file_name(code.co_filename)}:{code.co_firstlineno} (in {name})"
     if type(value) is ChosenMember:
         raise ControlFlowError(

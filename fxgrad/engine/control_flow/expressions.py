@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -97,8 +98,6 @@ class ExpressionRewriter(ast.NodeTransformer):
             node.slice = self.visit(node.slice)
             return node
         node.value = self.visit(node.value)
-        if _is_constant_index(node.slice):
-            return node
         index, named = self._index(node.slice), getattr(node, "named", None)
         if named is not None:
             index = placed(ast.NamedExpr(store(named, node), index), node.slice)
@@ -153,13 +152,14 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     # --- conditions ---------------------------------------------------------------------------------------------------
 
-    def _condition(self, node: ast.expr) -> ast.expr:
-        """Return a condition; a name that may be None is one."""
-        if isinstance(node, ast.Name) and node.id in self._optional:
-            return call_operator("is_true", [node], node)
-        if isinstance(node, ast.BoolOp) and self._optional:
-            return self._boolean(node, self._condition)
+    def _condition(self, node: ast.expr, is_operand: bool = False) -> ast.expr:
+        """Return a condition; a name that may be None is one, and so is a list as an operand of `and` and `or`."""
+        if isinstance(node, ast.BoolOp):
+            return self._boolean(node, functools.partial(self._condition, is_operand=True))
         visited: ast.expr = self.visit(node)
+        if (isinstance(node, ast.Name) and node.id in self._optional) or (
+                is_operand and isinstance(node, ast.Name | ast.Attribute | ast.Subscript)):
+            return call_operator("is_true", [visited], node)
         return visited
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
@@ -346,23 +346,30 @@ class ExpressionRewriter(ast.NodeTransformer):
                 each.arg not in ("key", "default") for each in node.keywords) or not isinstance(
                 comprehension, ast.GeneratorExp | ast.ListComp):
             return None
-        first, *more = comprehension.generators
-        targets = first.target.elts if isinstance(first.target, ast.Tuple) else [first.target]
-        if more or first.is_async or has_walrus(comprehension) or not all(
-                isinstance(each, ast.Name) for each in targets):
+        names = _names_of_item(comprehension)
+        if names is None:
             return None
-        names = [each.id for each in targets if isinstance(each, ast.Name)]
-        element = make_lambda(names, self.visit(comprehension.elt))
+        function, listed = self.visit(node.func), constant(isinstance(comprehension, ast.ListComp), node)
+        call: Any = call_operator("reduced", [
+            function, listed, *self._parts_of_comprehension(comprehension, names), *map(self.visit, others)], node)
+        call.keywords = [placed(ast.keyword(each.arg, self.visit(each.value)), each.value) for each in node.keywords]
+        return call
+
+    def _parts_of_comprehension(self, node: ast.GeneratorExp | ast.ListComp, names: Sequence[str]) -> list[ast.expr]:
+        """Return the number of parts of an item, what gives the items, and the functions of its element and filter."""
+        first = node.generators[0]
+        element = make_lambda(names, self.visit(node.elt))
         keep: ast.expr = constant(None, node)
         if first.ifs:
             test = first.ifs[0] if len(first.ifs) == 1 else placed(ast.BoolOp(ast.And(), first.ifs), first.ifs[0])
             keep = make_lambda(names, self.visit(test))
-        call: Any = call_operator("reduced", [
-            self.visit(node.func), constant(isinstance(comprehension, ast.ListComp), node),
-            constant(len(names) if isinstance(first.target, ast.Tuple) else 0, node), self._sequence(first.iter),
-            element, keep, *map(self.visit, others)], node)
-        call.keywords = [placed(ast.keyword(each.arg, self.visit(each.value)), each.value) for each in node.keywords]
-        return call
+        return [constant(len(names) if isinstance(first.target, ast.Tuple) else 0, node), self._sequence(first.iter),
+                element, keep]
+
+    def visit_ListComp(self, node: ast.ListComp) -> Any:
+        names = _names_of_item(node) if node.generators[0].ifs else None
+        return self._comprehension(node) if names is None else call_operator(
+            "kept", self._parts_of_comprehension(node, names), node)
 
     # --- containers, and what loops go over ---------------------------------------------------------------------------
 
@@ -402,8 +409,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             generator.ifs = [call_operator("known_filter", [each], each) for each in generator.ifs]
         return node
 
-    visit_ListComp = visit_SetComp = _comprehension  # noqa: N815  (names that ast asks for)
-    visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815
+    visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension  # noqa: N815  (names that ast asks for)
 
     def _sequence(self, node: ast.expr) -> ast.expr:
         """Return what a loop goes over: calls of `range` and its kin may have traced arguments here."""
@@ -476,3 +482,11 @@ def _is_condition(node: ast.expr) -> bool:
 def _is_constant_index(index: ast.expr) -> bool:
     """Return whether an index is a number, or a slice with numbers for bounds."""
     return all(isinstance(each, ast.Slice | ast.Constant | ast.expr_context) for each in walk_tree(index))
+
+
+def _names_of_item(node: ast.GeneratorExp | ast.ListComp) -> list[str] | None:
+    """Return the names of an item, or of its parts, in a comprehension with one `for`; None for others."""
+    first, *more = node.generators
+    targets = first.target.elts if isinstance(first.target, ast.Tuple) else [first.target]
+    names = [each.id for each in targets if isinstance(each, ast.Name)]
+    return None if more or first.is_async or has_walrus(node) or len(names) < len(targets) else names

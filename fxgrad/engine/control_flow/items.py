@@ -14,6 +14,7 @@ from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
 from fxgrad.engine.control_flow.containers import note_change
 from fxgrad.engine.control_flow.structures import (
     ChosenMember,
+    PossibleItem,
     UnknownLength,
     containers_in,
     flatten,
@@ -141,6 +142,13 @@ def _only_of_block(target: Any) -> Any:
                  f"often. {way}")
 
 
+def refuse_position(name: str) -> ControlFlowError:
+    """Return the error for a change by position of a list of which a traced condition decides how long it is."""
+    return refuse(f"{name} of a list of which a traced condition decides how long it is: the place of an item is "
+                  "traced. Write into an array of the greatest length, x[n] = v, and count n; .append(v) and .pop() "
+                  "change such a list")
+
+
 class Place:
     """What stands in the place of an object whose items are assigned."""
 
@@ -166,12 +174,19 @@ class ListItems:
         self.items = items
 
     def __getitem__(self, index: Any) -> Any:
+        self._require_places()
         return select(self.items, index)
 
+    def _require_places(self) -> None:
+        if any(type(each) is PossibleItem for each in self.items):
+            raise refuse_position("an assignment to an item")
+
     def __delitem__(self, index: Any) -> None:
+        self._require_places()
         del self.items[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        self._require_places()
         if has_unknown_bound(index):
             raise refuse_bound()
         if not is_unknown(index):

@@ -11,12 +11,14 @@ from typing import Any
 from fxgrad.engine.control_flow.blocks import ProbeEnds, Thunk, is_unknown, probed_turn, refuse, refuse_in_try
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.conditions import not_
+from fxgrad.engine.control_flow.growing import has_items, is_growing
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
 from fxgrad.engine.control_flow.printing import held
 from fxgrad.engine.control_flow.sequences import ENDLESS, Sequences, as_sequence
 from fxgrad.engine.control_flow.slices import TracedSlice
 from fxgrad.engine.control_flow.variables import Names, Passed, cells_of, names_of_block
 from fxgrad.engine.tracing.tape import current
+from fxgrad.errors import ControlFlowError
 
 
 class _Turns:
@@ -50,7 +52,7 @@ def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Se
         return
     names = functools.partial(names_of_block, live, turn, stored, passed, optional)
     mark = Mark(cells_of(test, body))
-    condition = test()
+    condition = has_items(test())
     if is_unknown(condition):
         _stage_while(mark, test, body, names, guaranteed=False)
         return
@@ -58,7 +60,7 @@ def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Se
         return
     with _Turns() as prints, mark:
         body()
-        condition = test()
+        condition = has_items(test())
         if is_unknown(condition) or (endless and mark.has_checks()):  # a guess: it is traced from its beginning
             prints.clear()
             _stage_while(mark, test, body, names, guaranteed=True)
@@ -66,7 +68,7 @@ def while_(test: FunctionType, body: FunctionType, live: Sequence[str], turn: Se
     while condition:
         body()
         mark = Mark(cells_of(test, body))
-        condition = test()
+        condition = has_items(test())
         if is_unknown(condition):
             _stage_while(mark, test, body, names, guaranteed=False)
             return
@@ -82,7 +84,7 @@ def _stage_while(mark: Mark, test: FunctionType, body: FunctionType, names: Call
 def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: Sequence[str], turn: Sequence[str],
          stored: Sequence[str], passed: Passed, optional: Sequence[str] = ()) -> None:
     """Run `for item in iterable: body(item)` until `stopped()`."""
-    iterable = as_sequence(iterable) if type(iterable) is TracedSlice else iterable
+    iterable = as_sequence(iterable) if type(iterable) is TracedSlice or is_growing(iterable) else iterable
     items, names = iterable, functools.partial(names_of_block, live, turn, stored, passed, optional)
     if isinstance(iterable, Sequences):
         if is_unknown(iterable.length):
@@ -113,7 +115,17 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
                 prints.clear()
                 refuse_in_try("for")
                 mark.rewind()
-                _stage_for(counted, body, stopped, names, guaranteed=True)
+                is_one_loop = True
+                try:
+                    _stage_for(counted, body, stopped, names, guaranteed=True)
+                except ControlFlowError as error:
+                    is_one_loop = not getattr(error, "is_of_items", False) or is_unknown(counted.length)
+                    if is_one_loop:
+                        raise
+                if not is_one_loop:
+                    mark.rewind()
+                    for each in items:
+                        _guarded_turn(each, body, stopped, names)
                 return
         if is_unknown(stop):
             require_end(iterable, "a traced condition ends this loop without an end, and not in its first turn")

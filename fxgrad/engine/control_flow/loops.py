@@ -17,6 +17,7 @@ from fxgrad.engine import tree
 from fxgrad.engine.control_flow.aliases import note_mark
 from fxgrad.engine.control_flow.blocks import UNSET, Block, Cells, ChangeLog, probe_logs, refuse, undo
 from fxgrad.engine.control_flow.containers import note_choice
+from fxgrad.engine.control_flow.growing import Places, has_items, places_of, with_places
 from fxgrad.engine.control_flow.names import is_generated
 from fxgrad.engine.control_flow.ownership import (
     BlockArrays,
@@ -80,6 +81,7 @@ from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import convert, zeros
 from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ControlFlowError
 from fxgrad.lax.bodies import trace_body
 
 
@@ -206,8 +208,11 @@ class _Loop:
     """Those that a name may have before or after a turn only; their items are among the variables."""
     set_first: set[str]
     """Names that each turn sets before it reads them; there is a first turn."""
-    optional: dict[str, OptionalParts]
-    """Names of which all or a part is None before the loop or after a turn, with what that is otherwise."""
+    optional: dict[str, OptionalParts | Places]
+    """Names of which all or a part is None before the loop or after a turn, with what that is otherwise.
+
+    For lists that get shorter, the places of their items.
+    """
     missing: frozenset[str] = frozenset()
     """Names whose value before the loop is none, or not used: they get one in its first turn."""
 
@@ -361,6 +366,13 @@ class _Loop:
                 self.optional[name], changed = inside, True
                 self.values[name], self.avals[name] = before, [*before.avals]
                 continue
+            places = places_of(before, flat, in_loop=True) if name.startswith(ITEMS) else None
+            if places is not None:
+                items = unflatten(before.structure, before.leaves)
+                before = self._begin(name, with_places(items, places, placeholder))
+                self.optional[name], changed = places, True
+                self.values[name], self.avals[name] = before, [*before.avals]
+                continue
             changed |= self._join(name, before, flat)
         return changed
 
@@ -371,9 +383,10 @@ class _Loop:
     def _join(self, name: str, before: Flat, after: Flat) -> bool:
         """Join the types of a variable before and after a turn; return whether they changed."""
         if name.startswith(ITEMS) and lengths_differ(before, after):
-            raise refuse(f"{self.containers.shown(name)} is {count_items(before)} before a turn of this `{self.what}` "
-                         f"and {count_items(after)} after it; the number of turns is traced, so the length must stay. "
-                         "Begin with an array of the greatest length, and write into it with x[i] = v")
+            raise _of_items(refuse(
+                f"{self.containers.shown(name)} is {count_items(before)} before a turn of this `{self.what}` and "
+                f"{count_items(after)} after it; the number of turns is traced, so the length must stay. Begin with an "
+                "array of the greatest length, and write into it with x[i] = v"))
         if before.structure != after.structure and NOTHING in (before.structure, after.structure):
             raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and {after} after it; "
                          "the number of turns is traced, so the type must stay. In the place of None, begin with a "
@@ -383,9 +396,10 @@ class _Loop:
                          "the number of turns is traced, so the type must stay. Keep the array, and the bounds in two "
                          "numbers: x[start:stop] where it is read")
         if before.structure != after.structure:
-            raise refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and "
-                         f"{after} after it; the number of turns is traced, so the structure must stay. Use an "
-                         "array of fixed length, and x[i] = v")
+            error = refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and "
+                           f"{after} after it; the number of turns is traced, so the structure must stay. Use an "
+                           "array of fixed length, and x[i] = v")
+            raise _of_items(error) if name.startswith(ITEMS) else error
         changed = False
         for number, (one, two) in enumerate(zip(self.avals[name], after.avals, strict=True)):
             leaf = before.leaves[number]
@@ -419,8 +433,11 @@ class _Loop:
 
         If it has others, those from before are added to `outer`, and the name to `widened`.
         """
-        if name in self.optional:
-            value = as_optional(value, self.optional[name], placeholder, around.made if name in self.cells else {
+        optional = self.optional.get(name)
+        if isinstance(optional, list):
+            value = with_places(value, optional, placeholder)
+        elif optional is not None:
+            value = as_optional(value, optional, placeholder, around.made if name in self.cells else {
                 **around.made, id(value): None})
         outer, kept, before = self.outer.setdefault(name, {}), self.kept.get(name, {}), self.values[name]
         made = {**around.made, **around.of_turn, **outer}
@@ -456,7 +473,7 @@ class _Loop:
                           convert(counter.length, _COUNTER.dtype))
             write(self.cells, self.containers.write(self._values_of(tracers)))
             with Block(self.what, repeats=True) as around:
-                value = test()
+                value = has_items(test())
             if around.changed:
                 raise refuse(f"the condition of this `{self.what}` changes a list or dict, and it is traced apart from "
                              "the turn. Change it in the turn, and write the condition without the change")
@@ -485,6 +502,12 @@ def _unique(names: Sequence[str]) -> list[str]:
         numbered = (word if not number else f"{word}_{number}" for number in itertools.count())
         found.append(next(each for each in numbered if each not in found and (each == name or each not in names)))
     return found
+
+
+def _of_items(error: ControlFlowError) -> ControlFlowError:
+    """Return an error that ends no loop whose length Python knows, which can run turn by turn."""
+    error.is_of_items = True  # type: ignore[attr-defined]
+    return error
 
 
 class Mark:

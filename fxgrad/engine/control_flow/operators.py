@@ -17,7 +17,7 @@ from fxgrad.engine.control_flow.arrays import (
 from fxgrad.engine.control_flow.blocks import depth, in_try, refusals
 from fxgrad.engine.control_flow.builtin_functions import compared, contains
 from fxgrad.engine.control_flow.calls import acted, argument, called, changing, sequence
-from fxgrad.engine.control_flow.comprehensions import reduced
+from fxgrad.engine.control_flow.comprehensions import kept, reduced
 from fxgrad.engine.control_flow.conditions import (
     as_number,
     assertion,
@@ -40,18 +40,18 @@ from fxgrad.engine.control_flow.conditions import (
 )
 from fxgrad.engine.control_flow.containers import fresh
 from fxgrad.engine.control_flow.effects import rebinding
+from fxgrad.engine.control_flow.growing import item
 from fxgrad.engine.control_flow.items import attributed, mutable
 from fxgrad.engine.control_flow.iteration import for_, while_
 from fxgrad.engine.control_flow.lending import entered, given_back, passed
 from fxgrad.engine.control_flow.printing import shown, text
 from fxgrad.engine.control_flow.sequences import index, numbered
-from fxgrad.engine.control_flow.slices import item
 from fxgrad.engine.control_flow.variables import forget
 
 __all__ = [
     "acted", "argument", "as_number", "assertion", "attribute", "attributed", "augmented", "boolean", "called",
     "changing", "compared", "contains", "counted", "depth", "ended", "entered", "for_", "forget", "fresh", "given_back",
-    "if_", "if_expression", "in_try", "index", "is_none", "is_same", "is_true", "item", "known", "known_filter",
+    "if_", "if_expression", "in_try", "index", "is_none", "is_same", "is_true", "item", "kept", "known", "known_filter",
     "mutable", "not_", "not_raising", "numbered", "passed", "place", "raised_flag", "raising", "rebinding", "reduced",
     "refusals", "returned", "sequence", "shown", "slots", "store_row", "stored", "text", "unset", "value_of",
     "value_set", "while_", "with_values", "without_traced_bools",

@@ -11,7 +11,8 @@ from typing import Any, cast
 import numpy as np
 
 from fxgrad import numpy as fnp
-from fxgrad.engine import dtypes
+from fxgrad.engine import dtypes, tree
+from fxgrad.engine.control_flow import growing
 from fxgrad.engine.control_flow.arrays import Row, RowSource
 from fxgrad.engine.control_flow.blocks import Thunk, is_unknown, refuse
 from fxgrad.engine.control_flow.containers import fresh
@@ -42,6 +43,10 @@ def as_sequence(iterable: Any) -> Sequences | None:
         return iterable
     if isinstance(iterable, builtins.range):
         return Sequences(len(iterable), _steps(iterable.start, iterable.step), lambda: iter(iterable))
+    if growing.is_growing(iterable):
+        parts, structure = growing.columns(iterable)
+        return Sequences(parts[0].length, lambda number: tree.unflatten(
+            structure, [part.values[number] for part in parts]), lambda: iter(iterable))
     if type(iterable) is TracedSlice:
         values = iterable.values
         length = iterable.length if values.shape[0] else 0

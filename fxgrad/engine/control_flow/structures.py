@@ -43,7 +43,7 @@ def _is_leaf(value: Any) -> bool:
 
 def _is_record_class(kind: type) -> bool:
     if not kind.__flags__ & _HEAP_TYPE or issubclass(
-            kind, (Enum, Kept, _Optional, _Ordered, _Parts, _Record, _Word)):
+            kind, (Enum, Kept, _Optional, _Ordered, _Parts, _Possible, _Record, _Word)):
         return False
     bases = kind.__mro__[:-1]
     return all(base.__flags__ & _HEAP_TYPE for base in bases) and not any(
@@ -177,6 +177,35 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert",
     setattr(OptionalValue, f"__{_name}__", _operator(_name))
 
 
+class PossibleItem:
+    """An item of a list, which is there if the traced condition `is_there` is true (`growing.py`)."""
+
+    __slots__ = ("is_there", "value")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, is_there: Any, value: Any) -> None:
+        self.is_there, self.value = is_there, value
+
+    def refused(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise, since code computes with the item."""
+        raise ControlFlowError(at_user_line(
+            "an item is used of a list of which a traced condition decides how long it is, and it may not be there. "
+            "Go over the list in a `for` statement, or read it with len(x), sum(x), x[i] or a function of NumPy"))
+
+    def __repr__(self) -> str:
+        return f"{self.value!r} if {self.is_there!r}"
+
+    __array__ = __bool__ = __complex__ = __float__ = __index__ = __int__ = __iter__ = __jax_array__ = __len__ = refused
+    __array_ufunc__ = __array_function__ = __call__ = __getitem__ = refused
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor"):
+    setattr(PossibleItem, f"__{_name}__", PossibleItem.refused)
+    setattr(PossibleItem, f"__r{_name}__", PossibleItem.refused)
+for _name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert"):
+    setattr(PossibleItem, f"__{_name}__", PossibleItem.refused)
+
+
 class ChosenMember:
     """A member of an enumeration that a traced condition chose, by its place among the members.
 
@@ -263,6 +292,13 @@ class _Optional:
         self.values = values
 
 
+class _Possible:
+    """An item that may be there by its parts."""
+
+    def __init__(self, _: None, values: Sequence[Any]) -> None:
+        self.values = values
+
+
 class _Parts:
     """An array of unknown length by its parts."""
 
@@ -286,6 +322,7 @@ class _Record:
 
 tree.register_pytree_node(_Ordered, lambda node: (node.values, node.keys), _Ordered)
 tree.register_pytree_node(_Optional, lambda node: (node.values, None), _Optional)
+tree.register_pytree_node(_Possible, lambda node: (node.values, None), _Possible)
 tree.register_pytree_node(_Parts, lambda node: (node.values, node.kind), _Parts)
 tree.register_pytree_node(_Record, lambda node: (node.values, node.kind), _Record)
 
@@ -297,6 +334,8 @@ def _packed(value: Any, around: tuple[int, ...] = (), pack: Callable[..., Any] |
         return _Parts(type(value), value.parts())
     if type(value) is OptionalValue:
         return _Optional(None, [value.is_set, pack(value.value, around)])
+    if type(value) is PossibleItem:
+        return _Possible(None, [value.is_there, pack(value.value, around)])
     if type(value) is dict:
         return _Ordered((*value,), [pack(each, around) for each in value.values()])
     if type(value) in (list, tuple):
@@ -323,6 +362,8 @@ def _unpacked(value: Any) -> Any:
         return value.kind.of_parts(value.values)
     if type(value) is _Optional:
         return OptionalValue(value.values[0], _unpacked(value.values[1]))
+    if type(value) is _Possible:
+        return PossibleItem(value.values[0], _unpacked(value.values[1]))
     if type(value) is Kept:
         return value.container
     if type(value) in (list, tuple):
@@ -524,6 +565,8 @@ def _shown(value: Any) -> str:
         return f"{kind.__name__}({inside})"
     if type(value) is _Optional:
         return f"{_shown(value.values[1])} or None"
+    if type(value) is _Possible:
+        return f"{_shown(value.values[1])} or nothing"
     if type(value) is _Parts:
         return f"a slice with a traced bound of {_shown(value.values[0])}"
     if type(value) is list:

@@ -468,7 +468,7 @@ def test_side_effects_of_blocks_are_refused_with_the_way_out():
         return y
 
     def filters(x):
-        return [each for each in (x, 2 * x) if each > 0][-1]
+        return {each: 1.0 for each in (1, 2) if each > x}
 
     assert refusal(raises, 1.0) == (
         "`raise` stands inside the traced `while` at line 1 (in raises): the block is traced whether it runs or not, "
@@ -478,10 +478,10 @@ def test_side_effects_of_blocks_are_refused_with_the_way_out():
     assert refusal(tries, 1.0) == (
         "the condition of this `if` is traced and stands inside of `try`: both sides are traced once, so no exception "
         "can depend on traced values. Move the traced code out of the `try`\n  at line 2 (in tries)")
-    assert refusal(filters, 1.0).replace("<listcomp>", "filters") == (
-        "the filter of a comprehension is traced, and so would be the length of its list. Make an array of it, "
-        "np.array([...]), or select from one, x[x > 0]; or write a loop into an array of the greatest length: if v > "
-        "0: out[n] = v, and n += 1, and read out[:n]\n  at line 1 (in filters)")
+    assert refusal(filters, 1.0).replace("<dictcomp>", "filters") == (
+        "the filter of a comprehension is traced, and so would be the length of what it makes. Only lists of numbers, "
+        "of arrays of one shape, or of tuples of these may have one: [v for v in x if v > 0]\n"
+        "  at line 1 (in filters)")
 
 
 def test_arrays_change_in_place_only_where_no_other_name_holds_them():

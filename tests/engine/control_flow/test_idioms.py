@@ -190,7 +190,7 @@ def adds_to_a_set(xs):
 
 
 def filters(xs):
-    return [x for x in xs if x > 0][-1]  # here
+    return len({x for x in xs if x > 0})  # here
 
 
 def attribute_of_one_side(xs):
@@ -270,9 +270,8 @@ REFUSED = [
       "change the object after the block")),
     (adds_to_a_set, (".add() changes a set from outside inside the traced `if` at test_idioms.py:{before} (in "
       "adds_to_a_set), which is traced once. Choose the value in the branch, and change the set after it")),
-    (filters, ("the filter of a comprehension is traced, and so would be the length of its list. Make an array of it, "
-      "np.array([...]), or select from one, x[x > 0]; or write a loop into an array of the greatest length: if v > 0: "
-      "out[n] = v, and n += 1, and read out[:n]")),
+    (filters, ("the filter of a comprehension is traced, and so would be the length of what it makes. Only lists of "
+      "numbers, of arrays of one shape, or of tuples of these may have one: [v for v in x if v > 0]")),
     (attribute_of_one_side, (f"`ball` is {{'height': f64[], 'speed': f64*[], 'color': f64*[]}} {SIDES} "
       "{'height': f64[], 'speed': f64*[]} otherwise. Both sides must give values of one structure and type")),
     (object_of_the_caller, ("a Ball is changed inside the traced `if` at test_idioms.py:{before} (in "
