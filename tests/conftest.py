@@ -18,6 +18,13 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")  # virtual ones, on which meshes are made
+# With JAX_COMPILATION_CACHE_DIR, programs that an earlier run compiled are read from that folder. Without one, jax
+# computes for each program all the same under which key it would stand there.
+if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.01")  # reading takes half as long
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+else:
+    os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "0")
 # Most of the time of the tests goes to XLA, which compiles thousands of programs of a few numbers each. It optimizes
 # their machine code little here, writes it by its older emitters of fused loops, which take less than half the time
 # (jaxlib 0.12 has no others than the newer ones, and dies of a flag that it does not know), and in one piece, since
@@ -164,3 +171,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
     gc.set_threshold(50_000, 20, 50)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """Spares the garbage collector what is left at the end: pytest has it go through all of that twice, for seconds.
+
+    After the first time, which pytest's own hook asks for before this one, nothing is to be found.
+    """
+    gc.freeze()
