@@ -91,8 +91,9 @@ def isolated(function: Callable[..., None], *args: Any) -> None:
     With a folder of compiled programs, one test would get the scopes and lines of another's program.
     """
     settings = jax.config.values
-    jax.config.update("jax_enable_compilation_cache", True)  # as for users, whom a page tells to name its folder
-    reset_cache()  # jax looks at the setting once
+    jax.config.update("jax_enable_compilation_cache", True)  # as for users, whom a page tells to name a folder for it
+    jax.config.update("jax_compilation_cache_dir", None)
+    reset_cache()  # jax looks at the settings once
     try:
         contextvars.copy_context().run(function, *args)
     finally:

@@ -6,6 +6,8 @@ import functools
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 import fxgrad
 from fxgrad.engine import config
@@ -22,6 +25,31 @@ from fxgrad.training.autocast.classes import kinds
 
 ROOT = Path(__file__).resolve().parents[3]
 X = np.array([0.1, -0.7, 1.3])
+
+
+@contextmanager
+def folder_of_jax(path: Path | None) -> Iterator[None]:
+    """Have jax keep all that it compiles in `path`, or nothing, in place of what the environment says."""
+    settings = {"jax_enable_compilation_cache": path is not None, "jax_compilation_cache_dir": path and str(path),
+                "jax_persistent_cache_min_compile_time_secs": 0, "jax_persistent_cache_min_entry_size_bytes": -1}
+    before = {name: getattr(jax.config, name) for name in settings}
+
+    def use(values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            jax.config.update(name, value)
+        reset_cache()  # jax looks at them once
+    use(settings)
+    try:
+        yield
+    finally:
+        use(before)
+
+
+@pytest.fixture(autouse=True)
+def _no_folder_of_jax() -> Iterator[None]:
+    """What jax reads from a folder of its own is not entered into the store."""
+    with folder_of_jax(None):
+        yield
 
 
 @pytest.fixture
@@ -352,6 +380,23 @@ def test_an_entry_that_xla_cannot_load_is_made_again(traces) -> None:
     assert file.stat().st_size > 1000
 
 
+def test_what_jax_read_from_its_own_folder_is_not_entered(traces, tmp_path, monkeypatch) -> None:
+    """XLA writes such an executable without its machine code: the next process would fail where it runs it."""
+    def function(x: Any) -> Any:
+        return np.sin(x) * 2.5 + x
+    with folder_of_jax(tmp_path / "jax"):
+        with monkeypatch.context() as without:
+            without.setattr(config, "executable_store", None)
+            expected = fxgrad.jit(function)(X)
+        for _ in range(2):
+            new_process()
+            assert_same(fxgrad.jit(function)(X), expected)
+            assert entries() == []
+    new_process()
+    assert_same(fxgrad.jit(function)(X), expected)
+    assert len(entries()) == 1
+
+
 def test_clear_caches_empties_the_memory(traces) -> None:
     fxgrad.jit(outer)(X)
     assert len(stored._loaded) == 1
@@ -461,7 +506,7 @@ print(len(count), float(value).hex())
 
 def run(folder: Path, scale: str, script: str = SCRIPT, **variables: str) -> tuple[int, str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "FXGRAD_EXECUTABLE_STORE": str(folder), "FXGRAD_CHECK": "0",
-                   **variables}
+                   "JAX_ENABLE_COMPILATION_CACHE": "0", **variables}
     done = subprocess.run([sys.executable, "-c", script, scale], capture_output=True, text=True, check=False,
                           timeout=300, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
