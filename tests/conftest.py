@@ -102,6 +102,18 @@ def frames_unread() -> Iterator[None]:
     config.update("jax_traceback_filtering", before)
 
 
+@pytest.fixture
+def compiled_anew() -> Iterator[None]:
+    """Has XLA compile what the test compiles, also where JAX_COMPILATION_CACHE_DIR names a folder that has it.
+
+    What is read from there has the names and lines of whatever compiled it first.
+    """
+    from tests.support.kept_by_jax import folder_of_jax
+
+    with folder_of_jax(None):
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _texts_read_by_kind() -> Iterator[None]:
     """Has programs read back where a kind of operation is new, and not wherever two meet that did not before.

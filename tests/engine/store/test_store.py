@@ -6,8 +6,6 @@ import functools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,41 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 import fxgrad
 from fxgrad.engine import config
 from fxgrad.engine.api import jitted_functions, stored
 from fxgrad.errors import ArgumentError
 from fxgrad.training.autocast.classes import kinds
+from tests.support.kept_by_jax import folder_of_jax
+
+pytestmark = pytest.mark.usefixtures("compiled_anew")  # what jax reads from a folder of its own is not entered
 
 ROOT = Path(__file__).resolve().parents[3]
 X = np.array([0.1, -0.7, 1.3])
-
-
-@contextmanager
-def folder_of_jax(path: Path | None) -> Iterator[None]:
-    """Have jax keep all that it compiles in `path`, or nothing, in place of what the environment says."""
-    settings = {"jax_enable_compilation_cache": path is not None, "jax_compilation_cache_dir": path and str(path),
-                "jax_persistent_cache_min_compile_time_secs": 0, "jax_persistent_cache_min_entry_size_bytes": -1}
-    before = {name: getattr(jax.config, name) for name in settings}
-
-    def use(values: dict[str, Any]) -> None:
-        for name, value in values.items():
-            jax.config.update(name, value)
-        reset_cache()  # jax looks at them once
-    use(settings)
-    try:
-        yield
-    finally:
-        use(before)
-
-
-@pytest.fixture(autouse=True)
-def _no_folder_of_jax() -> Iterator[None]:
-    """What jax reads from a folder of its own is not entered into the store."""
-    with folder_of_jax(None):
-        yield
 
 
 @pytest.fixture
