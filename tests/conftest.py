@@ -18,6 +18,13 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")  # virtual ones, on which meshes are made
+# With JAX_COMPILATION_CACHE_DIR, programs that an earlier run compiled are read from that folder. Without one, jax
+# computes for each program all the same under which key it would stand there.
+if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.01")  # reading takes half as long
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+else:
+    os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "0")
 # Most of the time of the tests goes to XLA, which compiles thousands of programs of a few numbers each. It optimizes
 # their machine code little here, writes it by its older emitters of fused loops, which take less than half the time
 # (jaxlib 0.12 has no others than the newer ones, and dies of a flag that it does not know), and in one piece, since
@@ -95,6 +102,18 @@ def frames_unread() -> Iterator[None]:
     config.update("jax_traceback_filtering", before)
 
 
+@pytest.fixture
+def compiled_anew() -> Iterator[None]:
+    """Has XLA compile what the test compiles, also where JAX_COMPILATION_CACHE_DIR names a folder that has it.
+
+    What is read from there has the names and lines of whatever compiled it first.
+    """
+    from tests.support.kept_by_jax import folder_of_jax
+
+    with folder_of_jax(None):
+        yield
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _texts_read_by_kind() -> Iterator[None]:
     """Has programs read back where a kind of operation is new, and not wherever two meet that did not before.
@@ -164,3 +183,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
     gc.set_threshold(50_000, 20, 50)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """Spares the garbage collector what is left at the end: pytest has it go through all of that twice, for seconds.
+
+    After the first time, which pytest's own hook asks for before this one, nothing is to be found.
+    """
+    gc.freeze()

@@ -74,7 +74,8 @@ def test_scale_and_translate_is_jaxs(method: str, antialias: bool) -> None:
     for scale, translation in (([0.6, 1.7], [0.3, -1.2]), ([2.0, 1.0], [0.0, 1.0])):
         moves = np.float32(scale), np.float32(translation)
         options = {"method": method, "antialias": antialias}
-        expected = jax.image.scale_and_translate(x, (8, 3, 4), (0, 2), *moves, **options)
+        expected = jax.jit(lambda x, moves=moves, options=options: jax.image.scale_and_translate(
+            x, (8, 3, 4), (0, 2), *moves, **options))(x)
         same(image.scale_and_translate(x, (8, 3, 4), (0, -1), *moves, **options), expected, 2e-5)
         if method == "cubic-pytorch":
             continue  # jax wants a static scale there

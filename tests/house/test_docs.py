@@ -50,11 +50,15 @@ def blocks(text: str) -> Iterator[Block]:
                     "".join(line.removeprefix(match["indent"]) for line in lines))
 
 
+def _leave_unchecked(filename: str | None = None) -> None:
+    """Stands for what looks at every file that was read, for a debugger."""
+
+
 def run(test: doctest.DocTest) -> None:
     """Run the examples of `test` and compare their output with the text."""
     out = StringIO()
     runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
-    with mock.patch.object(linecache, "checkcache"):  # it looks at every file that was read, for a debugger
+    with mock.patch.object(linecache, "checkcache", _leave_unchecked):
         runner.run(test, out=out.write, clear_globs=False)
     assert not runner.failures, out.getvalue()
 
@@ -87,6 +91,9 @@ def isolated(function: Callable[..., None], *args: Any) -> None:
     With a folder of compiled programs, one test would get the scopes and lines of another's program.
     """
     settings = jax.config.values
+    jax.config.update("jax_enable_compilation_cache", True)  # as for users, whom a page tells to name a folder for it
+    jax.config.update("jax_compilation_cache_dir", None)
+    reset_cache()  # jax looks at the settings once
     try:
         contextvars.copy_context().run(function, *args)
     finally:
@@ -94,8 +101,7 @@ def isolated(function: Callable[..., None], *args: Any) -> None:
         changed = {name: value for name, value in settings.items() if after[name] != value}
         for name, value in changed.items():
             jax.config.update(name, value)
-        if "jax_compilation_cache_dir" in changed:
-            reset_cache()
+        reset_cache()
 
 
 def docstring_tests(path: Path) -> list[doctest.DocTest]:

@@ -174,19 +174,27 @@ def test_compiled_sorts_move_the_same_bits(dtype: str) -> None:
 def test_searches_in_long_arrays(side: str) -> None:
     def find(ordered: Any, wanted: Any) -> Any:
         return np.searchsorted(ordered, wanted, side)
-    for dtype, count in itertools.product(["float64", "float32", "int8", "uint8", "bool", "complex64"], [33, 64, 99]):
-        ordered, wanted = np.sort(draw((count,), dtype)), draw((3, 5), dtype, seed="w")
-        ordered[5:9] = ordered[9]
-        wanted[0, :2] = ordered[5], ordered[-1]
-        if dtype.startswith("float"):
-            ordered[0], ordered[-5:] = -np.inf, [np.inf, np.inf, np.nan, np.nan, np.nan]
-            wanted[1] = [np.nan, np.inf, -np.inf, -0.0, 0.1]
-        want = np.searchsorted(ordered, wanted, side)
-        assert_equal(fxgrad.jit(find)(ordered, wanted), want.astype(np.int32))
-        assert_equal(fxgrad.vmap(find, (None, 0))(ordered, wanted), want.astype(np.int32))
-        both = np.stack([ordered, ordered])
-        assert_equal(fxgrad.jit(fxgrad.vmap(find))(both, wanted[:2]), want[:2].astype(np.int32))
-        assert_equal(fxgrad.jit(find)(ordered, wanted[0, 0]), want[0, 0].astype(np.int32))
+    def find_three_ways(ordered: Any, wanted: Any) -> Any:
+        return find(ordered, wanted), fxgrad.vmap(find)(np.stack([ordered, ordered]), wanted[:2]), find(
+            ordered, wanted[0, 0])
+
+    for dtype in ("float64", "float32", "int8", "uint8", "bool", "complex64"):
+        cases = []
+        for count in (33, 64, 99):
+            ordered, wanted = np.sort(draw((count,), dtype)), draw((3, 5), dtype, seed="w")
+            ordered[5:9] = ordered[9]
+            wanted[0, :2] = ordered[5], ordered[-1]
+            if dtype.startswith("float"):
+                ordered[0], ordered[-5:] = -np.inf, [np.inf, np.inf, np.nan, np.nan, np.nan]
+                wanted[1] = [np.nan, np.inf, -np.inf, -0.0, 0.1]
+            cases.append((ordered, wanted))
+        compiled = fxgrad.jit(lambda cases: [find_three_ways(*case) for case in cases])(cases)
+        for case, (found, batched, of_one) in zip(cases, compiled, strict=True):
+            want = np.searchsorted(*case, side).astype(np.int32)
+            assert_equal(found, want)
+            assert_equal(fxgrad.vmap(find, (None, 0))(*case), want)
+            assert_equal(batched, want[:2])
+            assert_equal(of_one, want[0, 0])
     for spec in (fxgrad.symbolic_spec("n"), fxgrad.symbolic_spec(40)):
         program = fxgrad.make_program(find)(spec, fxgrad.symbolic_spec("m"))
         assert_equal(program(np.arange(40.0), np.array([3.0, 3.5])), np.array([3 + (side == "right"), 4], np.int32))

@@ -12,12 +12,14 @@ from __future__ import annotations
 import hashlib
 import pickle
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.monitoring
 from jax.experimental import serialize_executable
 
 from fxgrad.engine import config, tree
@@ -132,16 +134,38 @@ def load(folder: Folder, key: str) -> Stored | None:
 
 
 def store(folder: Folder, key: str, scoped: bool, is_wide: bool, lowered: Any) -> Stored:
-    """Compile a lowered function, and enter it, on disk too where XLA can write it."""
+    """Compile a lowered function, and enter it, on disk too where XLA can write it.
+
+    What jax read from its own folder of compiled programs is not written: XLA leaves out its machine code.
+    """
     with _mode(scoped):
-        compiled = lowered.compile()
+        with _reads_of_jax() as reads:
+            compiled = lowered.compile()
         entry: Stored = _loaded.add(key, Stored(scoped, is_wide, digest_of_text(lowered), compiled))
+        if reads:
+            return entry
         try:
             data = pickle.dumps((*entry[:3], serialize_executable.serialize(compiled)))
         except Exception:  # noqa: BLE001  (the platform cannot, or pickle does not find a class of a container)
             return entry
     folder.write(key, data)
     return entry
+
+
+@contextmanager
+def _reads_of_jax() -> Iterator[list[str]]:
+    """Collect an entry for each program that this thread gets from jax's own folder of compiled ones in the block."""
+    reads: list[str] = []
+    thread = threading.get_ident()
+
+    def listener(event: str, **_: str | int) -> None:
+        if event == "/jax/compilation_cache/cache_hits" and threading.get_ident() == thread:
+            reads.append(event)
+    jax.monitoring.register_event_listener(listener)
+    try:
+        yield reads
+    finally:
+        jax.monitoring.unregister_event_listener(listener)
 
 
 def is_of_one_device(lowered: Any) -> bool:

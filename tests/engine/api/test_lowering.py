@@ -17,6 +17,7 @@ from fxgrad import jit
 
 STEP = """
 import sys, jax, numpy as np
+jax.config.update("jax_enable_compilation_cache", True)
 jax.config.update("jax_compilation_cache_dir", sys.argv[1])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

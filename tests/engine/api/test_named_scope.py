@@ -19,6 +19,7 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.core.program import Program
 from fxgrad.engine.tracing.trace import SELECTIVE, SHARED, trace_at
 
+pytestmark = pytest.mark.usefixtures("compiled_anew")
 X = np.array([0.5, -1.0, 2.0])
 VECTOR = Aval((3,), np.dtype("float64"))
 

@@ -19,6 +19,9 @@ from fxgrad.engine import config
 from fxgrad.engine.api import jitted_functions, stored
 from fxgrad.errors import ArgumentError
 from fxgrad.training.autocast.classes import kinds
+from tests.support.kept_by_jax import folder_of_jax
+
+pytestmark = pytest.mark.usefixtures("compiled_anew")  # what jax reads from a folder of its own is not entered
 
 ROOT = Path(__file__).resolve().parents[3]
 X = np.array([0.1, -0.7, 1.3])
@@ -352,6 +355,23 @@ def test_an_entry_that_xla_cannot_load_is_made_again(traces) -> None:
     assert file.stat().st_size > 1000
 
 
+def test_what_jax_read_from_its_own_folder_is_not_entered(traces, tmp_path, monkeypatch) -> None:
+    """XLA writes such an executable without its machine code: the next process would fail where it runs it."""
+    def function(x: Any) -> Any:
+        return np.sin(x) * 2.5 + x
+    with folder_of_jax(tmp_path / "jax"):
+        with monkeypatch.context() as without:
+            without.setattr(config, "executable_store", None)
+            expected = fxgrad.jit(function)(X)
+        for _ in range(2):
+            new_process()
+            assert_same(fxgrad.jit(function)(X), expected)
+            assert entries() == []
+    new_process()
+    assert_same(fxgrad.jit(function)(X), expected)
+    assert len(entries()) == 1
+
+
 def test_clear_caches_empties_the_memory(traces) -> None:
     fxgrad.jit(outer)(X)
     assert len(stored._loaded) == 1
@@ -461,7 +481,7 @@ print(len(count), float(value).hex())
 
 def run(folder: Path, scale: str, script: str = SCRIPT, **variables: str) -> tuple[int, str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "FXGRAD_EXECUTABLE_STORE": str(folder), "FXGRAD_CHECK": "0",
-                   **variables}
+                   "JAX_ENABLE_COMPILATION_CACHE": "0", **variables}
     done = subprocess.run([sys.executable, "-c", script, scale], capture_output=True, text=True, check=False,
                           timeout=300, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
