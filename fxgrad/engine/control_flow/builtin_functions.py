@@ -6,26 +6,32 @@ import builtins
 import dataclasses
 import functools
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any, cast
 
 import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import tree
 from fxgrad.engine.api.checking import check
+from fxgrad.engine.api.programs import eval_shape
 from fxgrad.engine.control_flow.aliases import may_be
 from fxgrad.engine.control_flow.blocks import is_unknown, refuse, refuse_in_try
 from fxgrad.engine.control_flow.branches import choose, choose_at_hand
 from fxgrad.engine.control_flow.calls import called, replacements
-from fxgrad.engine.control_flow.conditions import boolean, boolean_of, not_
+from fxgrad.engine.control_flow.conditions import boolean, boolean_of, if_expression, not_
 from fxgrad.engine.control_flow.containers import fresh
 from fxgrad.engine.control_flow.growing import is_growing, popped, present
 from fxgrad.engine.control_flow.items import from_front, refuse_position
+from fxgrad.engine.control_flow.iteration import require_end
+from fxgrad.engine.control_flow.loops import Counter, loop
 from fxgrad.engine.control_flow.numbers import as_int
-from fxgrad.engine.control_flow.sequences import Sequences
+from fxgrad.engine.control_flow.sequences import Sequences, as_sequence
 from fxgrad.engine.control_flow.slices import TracedSlice, item
 from fxgrad.engine.control_flow.structures import ChosenMember, containers_in, stacked
+from fxgrad.engine.control_flow.variables import Names
+from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
 
@@ -141,7 +147,9 @@ def _maximum(*args: Any, **kwargs: Any) -> Any:
 def _extreme(function: Any, args: Sequence[Any], key: Any = None, **kwargs: Any) -> Any:
     if not (args and (len(args) > 1 or hasattr(args[0], "__iter__"))):
         return function(*args, key=key, **kwargs)
-    if len(args) == 1 and type(args[0]) is TracedSlice and key is None and not kwargs:
+    if len(args) == 1 and type(args[0]) is TracedSlice:
+        if key is not None or kwargs:
+            return extreme_of_turns(function, as_sequence(args[0]), lambda each: each, lambda _: True, key, **kwargs)
         return args[0].min() if function is min else args[0].max()
     items = _items_of(args[0]) if len(args) == 1 else [*args]
     of_key = None if key is None else called(key)
@@ -155,6 +163,58 @@ def _extreme(function: Any, args: Sequence[Any], key: Any = None, **kwargs: Any)
         best_key = chosen(better, its_key, best_key)
         best = best_key if key is None else chosen(better, each, best)
     return best
+
+
+def extreme_of_turns(function: Any, items: Any, element: Callable[[Any], Any], keep: Callable[[Any], Any],
+                      key: Any = None, **default: Any) -> Any:
+    """Return the least, greatest or `next` element of the items to keep; their number or the filter may be traced."""
+    of_key = called(key)
+    is_seen: Any = False
+    best: Any = None  # with a key, it and the element
+
+    def ranked(each: Any) -> Any:
+        value = element(each)
+        return value if key is None else (of_key(value), value)
+
+    def improved(each: Any) -> Any:
+        new = ranked(each)
+        better = boolean("or", not_(is_seen), lambda: is_better(function, *(
+            one if key is None else one[0] for one in (new, best))))
+        return True, chosen(better, new, best)
+
+    def turn(each: Any) -> None:
+        nonlocal is_seen, best
+        is_seen, best = if_expression(keep(each), lambda: improved(each), lambda: (is_seen, best))
+
+    if not isinstance(items, Sequences) or not is_unknown(items.length):
+        for each in items:
+            if best is None and is_unknown(keep(each)):
+                require_end(items, f"the filter of a comprehension without an end is traced, in {function.__name__}()")
+                best = zeros_of(lambda each=each: ranked(each))
+            turn(each)
+            if function is next and is_seen is True:
+                break
+    else:
+        refuse_in_try(function.__name__)
+        best = zeros_of(lambda number: ranked(items.item(number)), np.int64(0))
+        names = ["is_seen", "best"]
+        loop("for", None, cast(FunctionType, turn), Names(names, [], names), Counter(items.length, items.item),
+             guaranteed=False)
+    if is_seen is False:
+        return next(iter(()), *default.values()) if function is next else function((), **default)
+    found = best if key is None else best[1]
+    if is_seen is True:
+        return found
+    if default:
+        return if_expression(is_seen, lambda: found, lambda: default["default"], optional=True)
+    check(is_seen, f"{function.__name__}() iterable argument is empty")
+    return found
+
+
+def zeros_of(function: Callable[..., Any], *args: Any) -> Any:
+    """Return zeros of the types of a result."""
+    return tree.map(lambda each: convert(fnp.zeros(each.shape, each.dtype), each.dtype, each.weak_type),
+                    eval_shape(function, *args))
 
 
 def is_better(function: Any, new: Any, old: Any) -> Any:

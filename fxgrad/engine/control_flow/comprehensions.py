@@ -10,23 +10,19 @@ from typing import Any, cast
 import numpy as np
 
 from fxgrad import numpy as fnp
-from fxgrad.engine import tree
-from fxgrad.engine.api.checking import check
 from fxgrad.engine.api.programs import eval_shape
 from fxgrad.engine.control_flow.blocks import Thunk, is_unknown, refuse_in_try
-from fxgrad.engine.control_flow.builtin_functions import chosen, is_better
+from fxgrad.engine.control_flow.builtin_functions import extreme_of_turns, zeros_of
 from fxgrad.engine.control_flow.calls import called
 from fxgrad.engine.control_flow.conditions import boolean, boolean_of, if_expression, known_filter, not_
 from fxgrad.engine.control_flow.containers import fresh
 from fxgrad.engine.control_flow.growing import is_growing, place_of
-from fxgrad.engine.control_flow.iteration import require_end
 from fxgrad.engine.control_flow.loops import Counter, loop
 from fxgrad.engine.control_flow.sequences import Sequences, as_sequence
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import chosen_rows
 from fxgrad.engine.control_flow.structures import PossibleItem
 from fxgrad.engine.control_flow.variables import Names
-from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
 from fxgrad.errors import ArgumentError
 
@@ -44,11 +40,7 @@ def reduced(function: Any, listed: bool, width: int, items: Any, element: Callab
         return tuple(each) if width else (each,)
 
     if is_growing(items) and _is_of_numpy(function):
-        def of_place(place: Any) -> tuple[Any, Thunk]:
-            is_there, item = place_of(place)
-            given = parts(item)
-            return boolean("and", is_there, lambda: keep is None or keep(*given)), lambda: element(*given)
-        return _of_kept(function, [*map(of_place, items)], *start, **options)
+        return called(function)(kept(width, items, element, keep), *start, **options)
     items = as_sequence(items) if is_growing(items) else items
     is_staged = isinstance(items, Sequences) and is_unknown(items.length)
     is_known = not is_staged and keep is None
@@ -64,7 +56,7 @@ def reduced(function: Any, listed: bool, width: int, items: Any, element: Callab
     if function is next and start:
         options = {"default": start[0]}
     if function is min or function is max or function is next:
-        return _extreme_of_turns(function, items, lambda each: element(*parts(each)), (
+        return extreme_of_turns(function, items, lambda each: element(*parts(each)), (
             lambda each: True) if keep is None else lambda each: keep(*parts(each)), **options)
     if function is all:  # unless any is false
         return not_(reduced(any, listed, width, items, lambda *given: not_(element(*given)), keep))
@@ -96,13 +88,13 @@ def reduced(function: Any, listed: bool, width: int, items: Any, element: Callab
     return total
 
 
-def kept(width: int, items: Any, element: Callable[..., Any], keep: Callable[..., Any]) -> list[Any]:
-    """Return the list of a comprehension with a filter; items that are kept on a traced condition may be there."""
+def kept(width: int, items: Any, element: Callable[..., Any], keep: Callable[..., Any] | None) -> list[Any]:
+    """Return the list of a comprehension; items that a traced condition keeps, or that may be there, may be there."""
     found: list[Any] = []
     for each in items:
         is_there, item = place_of(each)
         given = tuple(item) if width else (item,)
-        is_kept = boolean("and", is_there, functools.partial(keep, *given))
+        is_kept = is_there if keep is None else boolean("and", is_there, functools.partial(keep, *given))
         if not is_unknown(is_kept):
             if is_kept:
                 found.append(element(*given))
@@ -113,7 +105,7 @@ def kept(width: int, items: Any, element: Callable[..., Any], keep: Callable[...
             return element(*given)
 
         try:
-            zeros = _zeros_of(of_item)
+            zeros = zeros_of(of_item)
         except ArgumentError:  # it is no array
             known_filter(is_kept)
             raise
@@ -143,7 +135,7 @@ def _of_kept(function: Any, elements: Sequence[tuple[Any, Thunk]], *args: Any, *
     if not any(is_unknown(kept) for kept, _ in elements):
         return called(function)([element() for kept, element in elements if kept], *args, **kwargs)
     refuse_in_try("if")
-    zeros = _zeros_of(next(element for kept, element in elements if is_unknown(kept)))
+    zeros = zeros_of(next(element for kept, element in elements if is_unknown(kept)))
     rows = fnp.stack([if_expression(kept, element, lambda: zeros) for kept, element in elements])
     chosen_ones = chosen_rows(rows, fnp.stack([fnp.asarray(boolean_of(kept)) for kept, _ in elements]))
     if function not in _ARRAYS:
@@ -158,55 +150,3 @@ def _added(total: Any, is_kept: Thunk, value: Thunk) -> Any:
 
 def _found(found: Any, is_kept: Thunk, value: Thunk) -> Any:
     return boolean("or", found, lambda: boolean_of(boolean("and", is_kept(), value)))
-
-
-def _extreme_of_turns(function: Any, items: Any, element: Callable[[Any], Any], keep: Callable[[Any], Any],
-                      key: Any = None, **default: Any) -> Any:
-    """Return the least, greatest or `next` element of the items to keep; their number or the filter may be traced."""
-    of_key = called(key)
-    is_seen: Any = False
-    best: Any = None  # with a key, it and the element
-
-    def ranked(each: Any) -> Any:
-        value = element(each)
-        return value if key is None else (of_key(value), value)
-
-    def improved(each: Any) -> Any:
-        new = ranked(each)
-        better = boolean("or", not_(is_seen), lambda: is_better(function, *(
-            one if key is None else one[0] for one in (new, best))))
-        return True, chosen(better, new, best)
-
-    def turn(each: Any) -> None:
-        nonlocal is_seen, best
-        is_seen, best = if_expression(keep(each), lambda: improved(each), lambda: (is_seen, best))
-
-    if not isinstance(items, Sequences) or not is_unknown(items.length):
-        for each in items:
-            if best is None and is_unknown(keep(each)):
-                require_end(items, f"the filter of a comprehension without an end is traced, in {function.__name__}()")
-                best = _zeros_of(lambda each=each: ranked(each))
-            turn(each)
-            if function is next and is_seen is True:
-                break
-    else:
-        refuse_in_try(function.__name__)
-        best = _zeros_of(lambda number: ranked(items.item(number)), np.int64(0))
-        names = ["is_seen", "best"]
-        loop("for", None, cast(FunctionType, turn), Names(names, [], names), Counter(items.length, items.item),
-             guaranteed=False)
-    if is_seen is False:
-        return next(iter(()), *default.values()) if function is next else function((), **default)
-    found = best if key is None else best[1]
-    if is_seen is True:
-        return found
-    if default:
-        return if_expression(is_seen, lambda: found, lambda: default["default"], optional=True)
-    check(is_seen, f"{function.__name__}() iterable argument is empty")
-    return found
-
-
-def _zeros_of(function: Callable[..., Any], *args: Any) -> Any:
-    """Return zeros of the types of a result."""
-    return tree.map(lambda each: convert(fnp.zeros(each.shape, each.dtype), each.dtype, each.weak_type),
-                    eval_shape(function, *args))

@@ -367,7 +367,9 @@ class ExpressionRewriter(ast.NodeTransformer):
                 element, keep]
 
     def visit_ListComp(self, node: ast.ListComp) -> Any:
-        names = _names_of_item(node) if node.generators[0].ifs else None
+        first = node.generators[0]
+        may_grow = bool(first.ifs) or isinstance(first.iter, ast.Name | ast.Attribute)
+        names = _names_of_item(node) if may_grow else None
         return self._comprehension(node) if names is None else call_operator(
             "kept", self._parts_of_comprehension(node, names), node)
 

@@ -1,6 +1,6 @@
 """Lists of which a traced condition decides how long they are: grown, shortened and read in converted functions."""
 
-# ruff: noqa: B905, C419, PERF401, RUF015, SIM102  (the functions are written as users write them)
+# ruff: noqa: B905, C416, C419, PERF401, SIM102  (the functions are written as users write them)
 
 from __future__ import annotations
 
@@ -597,6 +597,29 @@ def norm_of_comprehension(x):
     return np.linalg.norm([v for v in x if v > 0]), np.cumsum([v for v in x if v > 0])[-1]
 
 
+@case
+def mapped(x):
+    out = [v for v in x if v > 0]
+    ys = [v * v for v in out]
+    return np.sum(ys), np.sum([np.sin(v) for v in out]), len(ys), sum([v for v in ys])
+
+
+@case
+def mapped_tuples(x):
+    pairs = [(i, v) for i, v in enumerate(x) if v > 0]
+    ws = [v * i for i, v in pairs]
+    return max(ws), np.mean([v for _, v in pairs if v > 1])
+
+
+@case
+def extremes_by_key(x):
+    out = []
+    for v in x:
+        if v > 0:
+            out.append(v)
+    return max(out, key=lambda v: -v), min(out, key=lambda v: np.cos(v), default=1.0), max(out, default=0.5)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")
 @pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
@@ -697,8 +720,9 @@ def copied_to_a_deque(out: Any, x: Any) -> Any:
     return len(deque(out))
 
 
-def mapped(out: Any, x: Any) -> Any:
-    return [v * x for v in out][0]
+def unpacked(out: Any, x: Any) -> Any:
+    first, second = out
+    return first + second
 
 
 def returned(out: Any, x: Any) -> Any:
@@ -730,7 +754,7 @@ REFUSED = {
     copied_to_a_deque: "deque gets a list of which a traced condition decides how long it is. Read the list in "
     "converted code or by a function of NumPy, or pass an array of the greatest length and the "
     "number of its items",
-    mapped: f"an item is used {LENGTH}, and it may not be there. Go over the list in a `for` statement, or read it "
+    unpacked: f"an item is used {LENGTH}, and it may not be there. Go over the list in a `for` statement, or read it "
     "with len(x), sum(x), x[i] or a function of NumPy",
     returned: "function returns a list of which a traced condition decides how long it is. Return an array of the "
     "greatest length, and the number of its items; or what you read from the list: len(x), sum(x)",
