@@ -299,9 +299,11 @@ expn = _special("expn", integrals.expn,
                 "Return the exponential integral E_n: of exp(-x t) / t^n from 1 to infinity.", 2)
 spence = _special("spence", integrals.spence, "Spence's function: the integral of log(t) / (1 - t) from 1 to x.")
 hyp1f1 = _special("hyp1f1", hypergeometric.hyp1f1,
-                  "Kummer's confluent hypergeometric function 1F1(a; b; x), with derivatives in all of them.", 3)
+                  "Kummer's confluent hypergeometric function 1F1(a; b; x), with derivatives in all of them; NaN where "
+                  "half of the digits would be lost, as with some negative b.", 3)
 hyp2f1 = _special("hyp2f1", hypergeometric.hyp2f1,
-                  "Gauss's hypergeometric function 2F1(a, b; c; x) for x <= 1, with derivatives in all of them.", 4)
+                  "Gauss's hypergeometric function 2F1(a, b; c; x) for x <= 1, with derivatives in all of them; NaN "
+                  "where half of the digits would be lost, as with some negative c.", 4)
 _sici = [composite_function(function) for function in (integrals.sine_integral, integrals.cosine_integral)]
 _fresnel = [composite_function(function) for function in (integrals.fresnel_sine, integrals.fresnel_cosine)]
 
