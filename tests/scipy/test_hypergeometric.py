@@ -114,6 +114,25 @@ def test_incomplete_beta_functions_of_large_parameters() -> None:
         np.testing.assert_allclose(slope, (moved[0] - moved[1]) / (2 * (steps[0] + steps[1])), rtol=1e-6)
 
 
+def test_incomplete_beta_functions_of_one_large_parameter() -> None:
+    """Its series had NaN near 1, after too many steps: betainc(3, 2e8, 3.6e-8) was NaN."""
+    points = [(3.0, 2e8, 3.6e-8), (2e8, 3.0, 1 - 3.6e-8), (0.2, 1e6, 3e-6), (80.0, 3000.0, 0.04), (1e4, 90.0, 0.99)]
+    args = columns(points)
+    slopes = fxgrad.grad(lambda *args: np.sum(betainc(*args)), argnums=(0, 1))(*args)
+    with mpmath.workdps(50):
+        def exact(a: Any, b: Any, x: Any) -> Any:
+            front = a * mpmath.log(x) + b * mpmath.log1p(-x) - mpmath.log(a) - mpmath.log(mpmath.beta(a, b))
+            return mpmath.exp(front) * mpmath.hyp2f1(a + b, 1, a + 1, x)
+
+        np.testing.assert_allclose(betainc(*args), [float(exact(*map(mpmath.mpf, point))) for point in points],
+                                   rtol=1e-11)
+        for at in (0, 1):
+            wanted = [float(mpmath.diff(lambda value, point=point, at=at: exact(*(
+                value if at == place else mpmath.mpf(each) for place, each in enumerate(point))), point[at]))
+                for point in points]
+            np.testing.assert_allclose(slopes[at], wanted, rtol=1e-9)
+
+
 def test_derivatives_in_a_parameter_have_derivatives_in_x() -> None:
     for function, exact, point in ((hyp1f1, mpmath.hyp1f1, (1.3, 2.4, -4.0)),
                                    (hyp2f1, mpmath.hyp2f1, (0.6, 1.7, 2.1, 0.85)),

@@ -49,14 +49,41 @@ def no_derivative(function: str, parameter: str) -> Callable[..., Any]:
     return refuse
 
 
+_FROM_HERE_ON = 8.0
+"""From this on Stirling's series is exact to rounding."""
+_OF_STIRLING = [number / (2 * k * (2 * k - 1)) for k, number in enumerate(BERNOULLI, 1)]
+
+
+def _stirling_xla(lax: Any, x: Any) -> Any:
+    """Return `stirling_error` of large numbers, for XLA."""
+    inverse, total = lax.div(lax.full_like(x, 1.0), x), lax.full_like(x, 0.0)
+    square = lax.mul(inverse, inverse)
+    for coefficient in reversed(_OF_STIRLING):
+        total = lax.add(lax.mul(total, square), lax.full_like(x, coefficient))
+    return lax.mul(total, inverse)
+
+
 def betaln_xla(lax: Any, a: Any, b: Any) -> Any:
-    """Use jax's series where a difference of logarithms would be one of large numbers, losing all digits."""
-    zero, one, infinity = lax.full_like(a, 0), lax.full_like(a, 1), lax.full_like(a, math.inf)
+    """Use Stirling's series (DLMF 5.11.1) where a difference of logarithms would be one of large numbers.
+
+    With n the smaller, m the larger parameter, all terms have one sign if both are large; else gamma(n) is left apart.
+    """
+    zero, infinity = lax.full_like(a, 0), lax.full_like(a, math.inf)
     positive = lax.bitwise_and(lax.gt(a, zero), lax.gt(b, zero))
-    large = lax.full_like(a, 1e3 if a.dtype.itemsize == 8 else 8.0)  # from here on the series is exact to rounding
-    far = lax.bitwise_and(lax.gt(lax.max(a, b), large), lax.gt(lax.add(a, b), large))
-    series = xla_kernels.special("betaln")(lax, lax.select(far, a, one), lax.select(far, b, one))
-    near = lax.sub(lax.add(lax.lgamma(a), lax.lgamma(b)), lax.lgamma(lax.add(a, b)))
+    one, half, large = (lax.full_like(a, number) for number in (1.0, 0.5, _FROM_HERE_ON))
+    most, sum_ = lax.max(a, b), lax.add(a, b)
+    far = lax.bitwise_and(lax.gt(most, large), lax.gt(sum_, large))
+    m, n, total = (lax.select(far, *pair) for pair in (
+        (most, large), (lax.min(a, b), large), (sum_, lax.add(large, large))))
+    both = lax.gt(n, large)
+    share, errors = lax.log1p(lax.div(n, m)), lax.sub(_stirling_xla(lax, m), _stirling_xla(lax, total))
+    upper = lax.select(both, n, large)
+    logs = lax.sub(lax.mul(lax.sub(upper, half), lax.log(lax.div(upper, total))), lax.mul(m, share))
+    scale = lax.mul(half, lax.log(lax.div(lax.full_like(a, 2 * math.pi), m)))
+    wide = lax.add(lax.add(logs, scale), lax.add(errors, _stirling_xla(lax, upper)))
+    rest = lax.sub(lax.mul(n, lax.sub(one, lax.log(m))), lax.mul(lax.sub(total, half), share))
+    series = lax.select(both, wide, lax.add(lax.lgamma(n), lax.add(rest, errors)))
+    near = lax.sub(lax.add(lax.lgamma(a), lax.lgamma(b)), lax.lgamma(sum_))
     endless = lax.bitwise_and(positive, lax.eq(lax.max(a, b), infinity))
     return lax.select(endless, lax.neg(infinity), lax.select(far, series, near))
 
@@ -87,7 +114,6 @@ betaln = operation(betaln_p)
 
 _NEAR = 0.3
 _OF_ATANH = [1 / odd for odd in range(3, 25, 2)]
-_OF_STIRLING = [number / (2 * k * (2 * k - 1)) for k, number in enumerate(BERNOULLI, 1)]
 
 
 def log_excess(m: Any) -> Any:

@@ -667,25 +667,58 @@ def _by_series(lax: Any, a: Any, b: Any, x: Any, *, rates: tuple[float, float] |
     one = lax.full_like(x, 1.0)
     middle = lax.div(lax.add(a, one), lax.add(lax.add(a, b), lax.full_like(x, 2.0)))
     swapped = lax.gt(x, middle)
-    p, q, y = (lax.select(swapped, *pair) for pair in ((b, a), (a, b), (lax.sub(one, x), x)))
+    p, q, y, rest = (lax.select(swapped, *pair) for pair in ((b, a), (a, b), (lax.sub(one, x), x), (
+        x, lax.sub(one, x))))
     log_y = lax.select(swapped, lax.log1p(lax.neg(x)), lax.log(x))
     log_rest = lax.select(swapped, lax.log(x), lax.log1p(lax.neg(x)))
     exponent = lax.add(lax.mul(p, log_y), lax.mul(q, log_rest))
     front = lax.exp(lax.sub(exponent, lax.add(lax.log(p), betaln_xla(lax, p, q))))
-    top, bottom = lax.add(p, q), lax.add(p, one)
-    value = lax.mul(front, _hyp2f1_below_one(lax, top, one, bottom, y, None)[0])
+    zero, half, large = (lax.full_like(x, number) for number in (0.0, 0.5, LARGE))
+    is_wide = lax.gt(p, large)
+    few, y_of_few = lax.select(is_wide, one, p), lax.select(is_wide, half, y)
+    top, bottom = lax.add(few, lax.select(is_wide, one, q)), lax.add(few, one)
+    wide = lax.select(is_wide, p, _times(lax, large, 2.0)), lax.select(is_wide, q, one), *(
+        lax.select(is_wide, each, half) for each in (y, rest))
+    values = if_any(lax, is_wide, lambda: _hyp2f1_by_integral(lax, *wide), (one, zero, zero))
+    few_values = _hyp2f1_below_one(lax, top, one, bottom, y_of_few, None)
+    value = lax.mul(front, lax.select(is_wide, values[0], few_values[0]))
     if rates is None:
         return lax.select(swapped, lax.sub(one, value), value)
     in_p, in_q = (lax.select(swapped, *pair) for pair in (
         [lax.full_like(x, rate) for rate in order] for order in (rates[::-1], rates)))
-    both = lax.digamma(top)
-    in_front = lax.add(
-        lax.mul(in_p, lax.sub(lax.add(log_y, both), lax.add(lax.digamma(p), lax.div(one, p)))),
-        lax.mul(in_q, lax.sub(lax.add(log_rest, both), lax.digamma(q))))
-    rates_of_series = lax.add(in_p, in_q), lax.full_like(x, 0.0), in_p
-    slope = _hyp2f1_below_one(lax, top, one, bottom, y, rates_of_series)[2]
+    both, inverse = lax.digamma(lax.add(p, q)), lax.div(one, p)
+    apart = lax.sub(log_less_digamma(lax, wide[0]), log_less_digamma(lax, lax.add(*wide[:2])))
+    apart = lax.select(is_wide, lax.add(lax.log1p(lax.div(q, p)), apart), lax.sub(both, lax.digamma(p)))
+    in_front = lax.add(lax.mul(in_p, lax.sub(lax.add(log_y, apart), inverse)),
+                       lax.mul(in_q, lax.sub(lax.add(log_rest, both), lax.digamma(q))))
+    slope = _hyp2f1_below_one(lax, top, one, bottom, y_of_few, (lax.add(in_p, in_q), zero, in_p))[2]
+    slope = lax.select(is_wide, lax.add(lax.mul(in_p, values[1]), lax.mul(in_q, values[2])), slope)
     slope = lax.add(lax.mul(value, in_front), lax.mul(front, slope))
     return lax.select(swapped, lax.neg(slope), slope)
+
+
+def _hyp2f1_by_integral(lax: Any, p: Any, q: Any, y: Any, rest: Any) -> tuple[Any, Any, Any]:
+    """Return F(p + q, 1; p + 1; y) for large p and y = 1 - rest below the mean, and its derivatives in p and q.
+
+    It is p / (1 - y) times the integral of (1 - s)^(p-1) (1 + r s)^(q-1) over s from 0 to 1, with r = y / (1 - y); of
+    that only so much counts as is not exp(-45) of the beginning. Series take a number of terms in proportion to p.
+    """
+    one, ratio = lax.full_like(y, 1.0), lax.div(y, rest)
+    less_p, less_q = lax.sub(p, one), lax.sub(q, one)
+    fall = lax.sub(less_p, lax.mul(less_q, ratio))
+    length = lax.div(lax.add(_times(lax, lax.sqrt(q), 9.5), lax.full_like(y, 45.0)), p)
+    length = _least(lax, one, length, lax.div(lax.full_like(y, 45.0), lax.max(fall, one)))
+    factor, nothing = lax.div(lax.mul(p, length), rest), lax.full_like(y, 0.0)
+
+    def integral(weigh: Callable[[Any, Any], Any]) -> Any:
+        def density(place: Any) -> Any:
+            step = lax.mul(length, place)
+            down, up = lax.log1p(lax.neg(step)), lax.log1p(lax.mul(ratio, step))
+            return lax.mul(lax.exp(lax.add(lax.mul(less_p, down), lax.mul(less_q, up))), weigh(down, up))
+        return lax.mul(factor, integrate(lax, density, nothing))
+
+    value = integral(lambda down, up: one)
+    return value, lax.add(integral(lambda down, up: down), lax.div(value, p)), integral(lambda down, up: up)
 
 
 def _by_tail(lax: Any, a: Any, b: Any, x: Any, *, rates: tuple[float, float] | None) -> Any:
