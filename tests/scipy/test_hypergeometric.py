@@ -195,3 +195,11 @@ def test_limits_of_the_beta_function_at_infinite_parameters() -> None:
     x = np.array([0.5, 0.5, 0.1, 0.9, 0.0])
     for function in (betainc, fxgrad.jit(betainc)):
         np.testing.assert_array_equal(function(a, b, x), scipy.special.betainc(a, b, x))
+
+
+def test_incomplete_beta_functions_of_a_tiny_parameter() -> None:
+    """As 1 less something they had no digit: I_x(1, b) is 1 - (1 - x)^b."""
+    x, b = np.array([1e-3, 0.7, 0.999, 0.7, 1 - 1e-9]), np.array([1e-10, 1e-10, 1e-6, 0.05, 1e-12])
+    np.testing.assert_allclose(betainc(1.0, b, x), -np.expm1(b * np.log1p(-x)), rtol=1e-12)
+    slopes = fxgrad.grad(lambda b: np.sum(betainc(1.0, b, x)))(b)
+    np.testing.assert_allclose(slopes, -np.log1p(-x) * np.exp(b * np.log1p(-x)), rtol=1e-10)

@@ -648,3 +648,8 @@ def test_the_slope_of_i0_near_0() -> None:
         slopes = fxgrad.grad(lambda x: np.sum(fsp.i0(x)))(x.astype(dtype))
         np.testing.assert_allclose(slopes, scipy.special.i1(x.astype(dtype)), rtol=rtol)
     np.testing.assert_allclose(fxgrad.grad(fxgrad.grad(fsp.i0))(0.0), 0.5, rtol=1e-14)
+
+
+def test_owens_function_of_0_and_infinity() -> None:
+    h, a = np.array([0.0, 0.0, -0.0, 1.5]), np.array([np.inf, -np.inf, 2.0, np.inf])
+    np.testing.assert_allclose(fsp.owens_t(h, a), scipy.special.owens_t(h, a), rtol=1e-14)

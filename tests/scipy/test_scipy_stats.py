@@ -563,3 +563,9 @@ def test_logarithms_of_discrete_tails_do_not_underflow() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
     slope = fxgrad.grad(stats.poisson.logsf, argnums=1)(888.0, 1.5)
     np.testing.assert_allclose(slope, 889 / 1.5 - 1 + 1 / 890, rtol=1e-6)
+
+
+def test_densities_at_minus_zero_are_those_at_zero_and_masses_at_infinity_none() -> None:
+    for density, shapes in ((stats.gamma.logpdf, (3.5,)), (stats.beta.logpdf, (3.5, 4.0)), (stats.chi2.logpdf, (6.0,))):
+        assert density(-0.0, *shapes) == density(0.0, *shapes) == -math.inf
+    assert stats.poisson.logpmf(math.inf, 2.0) == -math.inf

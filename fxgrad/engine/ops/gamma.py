@@ -167,7 +167,7 @@ def deviance(k: Any, mean: Any, tiny: bool = False) -> Any:
     near = lt(abs(apart), mul(count, _NEAR))
     close = mul(count, log_excess(div(where(near, apart, 0.0), count)))
     above, below = where(near, 1.0, count), where(near, 1.0, mean)
-    quotient = log(div(above, below))
+    quotient = neg(log(div(below, above)))  # also of a mean of -0.0
     if tiny:  # this value, and the slopes of a difference
         difference = sub(log(above), log(below))
         quotient = add(stop_gradient(sub(quotient, difference)), difference)

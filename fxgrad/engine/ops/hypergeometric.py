@@ -659,14 +659,19 @@ hyp2f1_grad_c_p = by_xla(
 # --- the incomplete beta function -------------------------------------------------------------------------------------
 
 
+def _is_tiny(lax: Any, a: Any, b: Any) -> Any:
+    return lax.bitwise_and(lax.lt(b, lax.full_like(b, 0.1)), lax.le(a, lax.full_like(a, LARGE)))
+
+
 def _by_series(lax: Any, a: Any, b: Any, x: Any, *, rates: tuple[float, float] | None) -> Any:
     """Return x^p (1 - x)^q / (p B(p, q)) F(p + q, 1; p + 1; x) (DLMF 8.17.8), with p = a and q = b; or a derivative.
 
     Where x > (a + 1) / (a + b + 2) it is 1 less that of 1 - x with p = b and q = a (8.17.4). So terms have one sign.
+    With a tiny b, of whose size the result is, it is not, since the difference would have no digit.
     """
     one = lax.full_like(x, 1.0)
     middle = lax.div(lax.add(a, one), lax.add(lax.add(a, b), lax.full_like(x, 2.0)))
-    swapped = lax.gt(x, middle)
+    swapped = lax.bitwise_and(lax.gt(x, middle), lax.bitwise_not(_is_tiny(lax, a, b)))
     p, q, y, rest = (lax.select(swapped, *pair) for pair in ((b, a), (a, b), (lax.sub(one, x), x), (
         x, lax.sub(one, x))))
     log_y = lax.select(swapped, lax.log1p(lax.neg(x)), lax.log(x))
@@ -766,7 +771,8 @@ def _betainc(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None
     inside = functools.reduce(lax.bitwise_and, (positive, lax.gt(x, zero), lax.lt(x, one)))
     if rates is None:
         greater = lax.max(a, b)  # infinite parameters are left to XLA, which has the limits
-        inside = lax.bitwise_and(inside, lax.bitwise_and(lax.gt(greater, large), lax.is_finite(greater)))
+        are_ours = lax.bitwise_or(lax.gt(greater, large), _is_tiny(lax, a, b))
+        inside = lax.bitwise_and(inside, lax.bitwise_and(are_ours, lax.is_finite(greater)))
         rest = lax.betainc(*(lax.select(inside, *pair) for pair in ((one, a), (one, b), (half, x))))
     else:  # no slope at the ends
         is_end = lax.bitwise_and(positive, lax.bitwise_or(lax.eq(x, zero), lax.eq(x, one)))

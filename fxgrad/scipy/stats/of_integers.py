@@ -107,7 +107,7 @@ def _poisson_tail(name: str) -> Formula:
 _OF_MEAN: dict[str, Formula] = {"cdf": gammaincc, "sf": gammainc, "logcdf": lambda a, mu: GAMMA["logsf"](mu, a),
             "logsf": lambda a, mu: GAMMA["logcdf"](mu, a)}
 poisson = discrete(
-    "poisson", "mu", log_poisson, lambda k, mu: (k >= 0) & (fnp.floor(k) == k),
+    "poisson", "mu", log_poisson, lambda k, mu: (k >= 0) & (k < math.inf) & (fnp.floor(k) == k),
     **{name: _poisson_tail(name) for name in _OTHER})
 
 
