@@ -57,6 +57,52 @@ def test_values_and_derivatives_in_all_arguments(function: Function, exact: Func
             np.testing.assert_allclose(slopes[place], wanted, rtol=1e-10, err_msg=str(place))
 
 
+NEGATIVE_LOWER = [(-11.54, -22.14, -21.77), (-0.99, -79.5, -48.0), (-2.6, -20.7, -32.0), (-21.1, -94.4, -1.6),
+                  (5.0, -23.77, -5.0), (-5.95, -25.0000003, 1.9), (0.02, -17.2, -90.0), (2.0, -11.5, -6.15)]
+HARD_GAUSS = [(-4.3, 0.145, -40.5, -1.59), (0.5, -66.0, -3.46, 0.999), (-13.5, -84.0, -95.9, 0.996),
+              (-7.0, -80.0, -9.7, -0.69), (0.5, -0.036, -85.7, -8.5), (1.9999999, 0.5, -17.4, -1.93),
+              (-84.0, 87.0, 53.0, 0.958), (-50.0, 62.4, 34.0, 0.99982), (-70.0, 0.0185, 2.5, 0.99894),
+              (41.5, -17.0, 27.03, 0.985), (-20.0, 25.5, 3.5, 0.4)]
+
+
+@pytest.mark.parametrize(("function", "exact", "points"), [
+    (hyp1f1, mpmath.hyp1f1, NEGATIVE_LOWER), (hyp2f1, mpmath.hyp2f1, HARD_GAUSS)])
+def test_negative_lower_parameters_and_polynomials_of_high_degree(function: Function, exact: Function,
+                                                                  points: list[tuple[float, ...]]) -> None:
+    """The first value had been 2.8e6, not -0.03; polynomials had no digit where their terms cancel."""
+    args = columns(points)
+    slopes = fxgrad.grad(lambda *args: np.sum(function(*args)))(*args)
+    with mpmath.workdps(80):
+        for at, point in enumerate(points):
+            np.testing.assert_allclose(function(*args)[at], float(exact(*point)), rtol=1e-9, err_msg=str(point))
+            wanted = float(mpmath.diff(lambda a, point=point: exact(a, *point[1:]), point[0]))
+            np.testing.assert_allclose(slopes[at], wanted, rtol=1e-8, err_msg=str(point))
+
+
+def test_small_terms_that_grow_again_are_summed() -> None:
+    """Where a lower parameter is near a negative integer, the term of that number may be the largest."""
+    found = hyp2f1(np.array([13.25, -29.7]), np.array([-1.875, 0.5]), np.array([-246.99999999, -125.0003]), 0.667)
+    with mpmath.workdps(60):
+        wanted = []
+        for a, b, c in ((13.25, -1.875, -246.99999999), (-29.7, 0.5, -125.0003)):
+            term = total = mpmath.mpf(1)
+            for k in range(2000):
+                term = term * (mpmath.mpf(a) + k) * (mpmath.mpf(b) + k) / (mpmath.mpf(c) + k) / (k + 1) * 0.667
+                total += term
+            wanted.append(float(total))
+    np.testing.assert_allclose(found, wanted, rtol=1e-7)
+
+
+def test_values_that_have_lost_half_of_their_digits_are_nan() -> None:
+    assert np.isnan(hyp1f1(86.1, -17.5, -19.0))  # it had been 4389754658, wrong from the fourth digit on
+    assert np.isnan(hyp2f1(0.5, 0.5, -2000.3, 0.7))  # terms underflow before they grow
+    assert np.isnan(hyp1f1(np.float32(-0.0026), np.float32(-17.16), np.float32(-90.0)))
+    points = columns([(-4.9, 51.8, -46.55, 0.9934), (31.9, 5.5, -85.0, -171.0), (0.1, -2.06, -59.1, -421.5)])
+    assert np.isnan(hyp2f1(*points)).all()
+    np.testing.assert_array_equal(hyp1f1(-1.0, 2.0, 2.0), 0.0)  # a zero is no loss
+    np.testing.assert_allclose(hyp2f1(-2.0, 3.0, 1.0, np.array([0.21132486540518712])), 0.0, atol=1e-15)
+
+
 def test_incomplete_beta_functions_of_large_parameters() -> None:
     """SciPy's values have all digits there, so that differences of them have eight."""
     points = [(10.0, 1e6, 1.3e-5), (1e4, 10.0, 0.9985), (1e4, 1e5, 0.092), (1e6, 1e6, 0.4995), (1e8, 1e8, 0.50002)]
@@ -66,6 +112,25 @@ def test_incomplete_beta_functions_of_large_parameters() -> None:
     for slope, steps in zip(slopes, ((1e-4 * np.sqrt(a), 0.0), (0.0, 1e-4 * np.sqrt(b))), strict=True):
         moved = [scipy.special.betainc(a + sign * steps[0], b + sign * steps[1], x) for sign in (1, -1)]
         np.testing.assert_allclose(slope, (moved[0] - moved[1]) / (2 * (steps[0] + steps[1])), rtol=1e-6)
+
+
+def test_incomplete_beta_functions_of_one_large_parameter() -> None:
+    """Its series had NaN near 1, after too many steps: betainc(3, 2e8, 3.6e-8) was NaN."""
+    points = [(3.0, 2e8, 3.6e-8), (2e8, 3.0, 1 - 3.6e-8), (0.2, 1e6, 3e-6), (80.0, 3000.0, 0.04), (1e4, 90.0, 0.99)]
+    args = columns(points)
+    slopes = fxgrad.grad(lambda *args: np.sum(betainc(*args)), argnums=(0, 1))(*args)
+    with mpmath.workdps(50):
+        def exact(a: Any, b: Any, x: Any) -> Any:
+            front = a * mpmath.log(x) + b * mpmath.log1p(-x) - mpmath.log(a) - mpmath.log(mpmath.beta(a, b))
+            return mpmath.exp(front) * mpmath.hyp2f1(a + b, 1, a + 1, x)
+
+        np.testing.assert_allclose(betainc(*args), [float(exact(*map(mpmath.mpf, point))) for point in points],
+                                   rtol=1e-11)
+        for at in (0, 1):
+            wanted = [float(mpmath.diff(lambda value, point=point, at=at: exact(*(
+                value if at == place else mpmath.mpf(each) for place, each in enumerate(point))), point[at]))
+                for point in points]
+            np.testing.assert_allclose(slopes[at], wanted, rtol=1e-9)
 
 
 def test_derivatives_in_a_parameter_have_derivatives_in_x() -> None:
@@ -130,3 +195,11 @@ def test_limits_of_the_beta_function_at_infinite_parameters() -> None:
     x = np.array([0.5, 0.5, 0.1, 0.9, 0.0])
     for function in (betainc, fxgrad.jit(betainc)):
         np.testing.assert_array_equal(function(a, b, x), scipy.special.betainc(a, b, x))
+
+
+def test_incomplete_beta_functions_of_a_tiny_parameter() -> None:
+    """As 1 less something they had no digit: I_x(1, b) is 1 - (1 - x)^b."""
+    x, b = np.array([1e-3, 0.7, 0.999, 0.7, 1 - 1e-9]), np.array([1e-10, 1e-10, 1e-6, 0.05, 1e-12])
+    np.testing.assert_allclose(betainc(1.0, b, x), -np.expm1(b * np.log1p(-x)), rtol=1e-12)
+    slopes = fxgrad.grad(lambda b: np.sum(betainc(1.0, b, x)))(b)
+    np.testing.assert_allclose(slopes, -np.log1p(-x) * np.exp(b * np.log1p(-x)), rtol=1e-10)

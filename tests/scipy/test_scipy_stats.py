@@ -522,3 +522,50 @@ def test_negative_counts_are_impossible() -> None:
 def test_all_counts_are_below_infinity() -> None:
     for name in ("cdf", "sf"):
         assert getattr(stats.nbinom, name)(np.inf, 5, 0.4) == getattr(scipy.stats.nbinom, name)(np.inf, 5, 0.4)
+
+
+@pytest.mark.slow
+def test_distributions_of_whole_numbers_with_tiny_probabilities() -> None:
+    """1 - p has lost the digits of a small p, and all of a p below the dtype's eps: `binom.cdf` was 1 there."""
+    points = [(2.0, 1e17, 3e-17), (0.0, 362758.0, 3.49e-10), (2.0, 217249677.0, 3.6e-8), (300.0, 1e12, 4e-10),
+              (52.0, 9523745.0, 1.25e-5), (3.0, 4e15, 5e-15), (7.0, 1e9, 5e-8)]
+    k, n, p = map(np.array, zip(*points, strict=True))
+    with mpmath.workdps(50):
+        tails = [1 - mpmath.betainc(k + 1, n - k, 0, p, regularized=True) for k, n, p in points]
+        wanted, logs = ([*map(float, values)] for values in (tails, map(mpmath.log, tails)))
+        slopes = [float(-mpmath.mpf(p) ** k * (1 - mpmath.mpf(p)) ** (mpmath.mpf(n) - k - 1)
+                        / mpmath.beta(k + 1, mpmath.mpf(n) - k)) for k, n, p in points]
+    np.testing.assert_allclose(stats.binom.cdf(k, n, p), wanted, rtol=2e-12)
+    np.testing.assert_allclose(stats.binom.logcdf(k, n, p), logs, rtol=2e-12)
+    np.testing.assert_allclose(fxgrad.grad(lambda p: np.sum(stats.binom.cdf(k, n, p)))(p), slopes, rtol=1e-6)
+    np.testing.assert_allclose(stats.binom.cdf(np.float32(2.0), np.float32(1e9), np.float32(3e-9)),
+                               0.42319008, rtol=1e-5)
+    np.testing.assert_allclose(stats.nbinom.sf(1e12, 3.0, 1e-11), (1 + 10 + 50) * np.exp(-10.0), rtol=1e-10)
+    np.testing.assert_allclose(stats.beta.sf(5e-12, 3.0, 1e12), (1 + 5 + 12.5) * np.exp(-5.0), rtol=1e-10)
+
+
+@pytest.mark.slow
+def test_logarithms_of_discrete_tails_do_not_underflow() -> None:
+    """They were -inf, with derivatives 0, where the probability underflows, and 0 where it rounds to 1."""
+    found = [stats.poisson.logsf(888.0, 1.5), stats.poisson.logcdf(20.0, 2000.0),
+             stats.binom.logsf(353.0, 3318.0, 2.5e-4), stats.binom.logcdf(3000.0, 8000.0, 0.9999),
+             stats.nbinom.logsf(13310.0, 39.0, 0.99), stats.nbinom.logcdf(5.0, 2000.0, 0.1),
+             stats.geom.logcdf(9.0, 0.99)]
+    with mpmath.workdps(60):
+        def log_beta(a: float, b: float, x: Any) -> Any:
+            return mpmath.log(mpmath.betainc(a, b, 0, x, regularized=True))
+
+        wanted = [*map(float, (
+            mpmath.log(mpmath.gammainc(889, 0, 1.5, regularized=True)),
+            mpmath.log(mpmath.gammainc(21, 2000, regularized=True)), log_beta(354, 3318 - 353, mpmath.mpf(2.5e-4)),
+            log_beta(5000, 3001, 1 - mpmath.mpf(0.9999)), log_beta(13311, 39, 1 - mpmath.mpf(0.99)),
+            log_beta(2000, 6, mpmath.mpf(0.1)), mpmath.log1p(-(1 - mpmath.mpf(0.99)) ** 9)))]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    slope = fxgrad.grad(stats.poisson.logsf, argnums=1)(888.0, 1.5)
+    np.testing.assert_allclose(slope, 889 / 1.5 - 1 + 1 / 890, rtol=1e-6)
+
+
+def test_densities_at_minus_zero_are_those_at_zero_and_masses_at_infinity_none() -> None:
+    for density, shapes in ((stats.gamma.logpdf, (3.5,)), (stats.beta.logpdf, (3.5, 4.0)), (stats.chi2.logpdf, (6.0,))):
+        assert density(-0.0, *shapes) == density(0.0, *shapes) == -math.inf
+    assert stats.poisson.logpmf(math.inf, 2.0) == -math.inf

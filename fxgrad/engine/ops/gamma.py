@@ -22,11 +22,12 @@ from fxgrad.engine.ops.comparison import and_, eq, ge, gt, le, lt, or_
 from fxgrad.engine.ops.cumulative import cumprod, cumsum
 from fxgrad.engine.ops.exponential import exp, log, log1p, pow
 from fxgrad.engine.ops.families import lax_function
-from fxgrad.engine.ops.parts import abs
-from fxgrad.engine.ops.pointwise import align, elementwise, operation
+from fxgrad.engine.ops.parts import abs, floor
+from fxgrad.engine.ops.pointwise import align, elementwise, operation, scalar_like
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import BERNOULLI, digamma, in_powers, lgamma, lgamma_near_2, xlog1py, xlogy
 from fxgrad.engine.ops.structural import reduce_sum, reshape
+from fxgrad.engine.ops.trigonometric import sin
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
@@ -49,14 +50,41 @@ def no_derivative(function: str, parameter: str) -> Callable[..., Any]:
     return refuse
 
 
+_FROM_HERE_ON = 8.0
+"""From this on Stirling's series is exact to rounding."""
+_OF_STIRLING = [number / (2 * k * (2 * k - 1)) for k, number in enumerate(BERNOULLI, 1)]
+
+
+def _stirling_xla(lax: Any, x: Any) -> Any:
+    """Return `stirling_error` of large numbers, for XLA."""
+    inverse, total = lax.div(lax.full_like(x, 1.0), x), lax.full_like(x, 0.0)
+    square = lax.mul(inverse, inverse)
+    for coefficient in reversed(_OF_STIRLING):
+        total = lax.add(lax.mul(total, square), lax.full_like(x, coefficient))
+    return lax.mul(total, inverse)
+
+
 def betaln_xla(lax: Any, a: Any, b: Any) -> Any:
-    """Use jax's series where a difference of logarithms would be one of large numbers, losing all digits."""
-    zero, one, infinity = lax.full_like(a, 0), lax.full_like(a, 1), lax.full_like(a, math.inf)
+    """Use Stirling's series (DLMF 5.11.1) where a difference of logarithms would be one of large numbers.
+
+    With n the smaller, m the larger parameter, all terms have one sign if both are large; else gamma(n) is left apart.
+    """
+    zero, infinity = lax.full_like(a, 0), lax.full_like(a, math.inf)
     positive = lax.bitwise_and(lax.gt(a, zero), lax.gt(b, zero))
-    large = lax.full_like(a, 1e3 if a.dtype.itemsize == 8 else 8.0)  # from here on the series is exact to rounding
-    far = lax.bitwise_and(lax.gt(lax.max(a, b), large), lax.gt(lax.add(a, b), large))
-    series = xla_kernels.special("betaln")(lax, lax.select(far, a, one), lax.select(far, b, one))
-    near = lax.sub(lax.add(lax.lgamma(a), lax.lgamma(b)), lax.lgamma(lax.add(a, b)))
+    one, half, large = (lax.full_like(a, number) for number in (1.0, 0.5, _FROM_HERE_ON))
+    most, sum_ = lax.max(a, b), lax.add(a, b)
+    far = lax.bitwise_and(lax.gt(most, large), lax.gt(sum_, large))
+    m, n, total = (lax.select(far, *pair) for pair in (
+        (most, large), (lax.min(a, b), large), (sum_, lax.add(large, large))))
+    both = lax.gt(n, large)
+    share, errors = lax.log1p(lax.div(n, m)), lax.sub(_stirling_xla(lax, m), _stirling_xla(lax, total))
+    upper = lax.select(both, n, large)
+    logs = lax.sub(lax.mul(lax.sub(upper, half), lax.log(lax.div(upper, total))), lax.mul(m, share))
+    scale = lax.mul(half, lax.log(lax.div(lax.full_like(a, 2 * math.pi), m)))
+    wide = lax.add(lax.add(logs, scale), lax.add(errors, _stirling_xla(lax, upper)))
+    rest = lax.sub(lax.mul(n, lax.sub(one, lax.log(m))), lax.mul(lax.sub(total, half), share))
+    series = lax.select(both, wide, lax.add(lax.lgamma(n), lax.add(rest, errors)))
+    near = lax.sub(lax.add(lax.lgamma(a), lax.lgamma(b)), lax.lgamma(sum_))
     endless = lax.bitwise_and(positive, lax.eq(lax.max(a, b), infinity))
     return lax.select(endless, lax.neg(infinity), lax.select(far, series, near))
 
@@ -64,16 +92,45 @@ def betaln_xla(lax: Any, a: Any, b: Any) -> Any:
 _OF_DIGAMMA = [number / (2 * k) for k, number in enumerate(BERNOULLI, 1)]
 
 
+def _digamma_difference(x: Any, step: Any) -> Any:
+    """Return digamma(x) - digamma(x + step) where both are positive, with the digits of small steps.
+
+    By recurrence (DLMF 5.5.2) to large x, and there term by term of the asymptotic series (5.11.2): the difference of
+    two values of its polynomial, at 1 / x^2 and 1 / (x + step)^2, is that of these arguments times a quotient.
+    """
+    near = or_(le(x, 8.0), le(add(x, step), 8.0))
+    total, moved = mul(x, 0.0), x
+    for _ in range(8):
+        total = sub(total, where(near, div(div(step, moved), add(moved, step)), 0.0))
+        moved = add(moved, where(near, scalar_like(1.0, x), 0.0))
+    above = add(moved, step)
+    one, other = (div(1.0, mul(each, each)) for each in (moved, above))
+    value = quotient = mul(one, 0.0)
+    for coefficient in (*reversed(_OF_DIGAMMA), 0.0):
+        quotient = add(mul(quotient, one), value)
+        value = add(mul(value, other), coefficient)
+    ratio = div(step, moved)
+    apart = mul(mul(mul(ratio, add(moved, above)), div(other, moved)), quotient)
+    return sub(total, add(add(log1p(ratio), div(ratio, mul(above, 2.0))), apart))
+
+
+def _sin_pi(x: Any) -> Any:
+    """Return sin(pi x), with the digits of x near an integer."""
+    whole = floor(add(x, 0.5))
+    odd = gt(sub(mul(whole, 0.5), floor(mul(whole, 0.5))), 0.0)
+    return mul(sin(mul(sub(x, whole), math.pi)), where(odd, scalar_like(-1.0, x), 1.0))
+
+
 def _betaln_tangent(t: Any, a: Any, b: Any) -> Any:
-    """digamma(a) - digamma(a + b), for large a term by term of the asymptotic series (DLMF 5.11.2)."""
-    far = gt(a, 8.0)
-    large, total = where(far, a, 8.0), where(far, add(a, b), 8.0)
-    first, second = (mul(inverse, in_powers(inverse, _OF_DIGAMMA)) for inverse in (
-        div(1.0, mul(each, each)) for each in (large, total)))
-    ratio = div(sub(total, large), large)
-    series = add(add(log1p(ratio), div(ratio, mul(total, 2.0))), sub(first, second))
-    small, whole = where(far, 1.0, a), where(far, 1.0, add(a, b))
-    return mul(t, where(far, neg(series), sub(digamma(small), digamma(whole))))
+    """digamma(a) - digamma(a + b), of two negative numbers by reflection (DLMF 5.5.4)."""
+    total = add(a, b)
+    high, low = and_(gt(a, 0.0), gt(total, 0.0)), and_(lt(a, 0.0), lt(total, 0.0))
+    start = where(high, a, where(low, sub(1.0, total), 1.0))
+    apart = _digamma_difference(start, where(or_(high, low), b, 1.0))
+    first, second, between = (_sin_pi(where(low, each, 0.25)) for each in (a, total, b))
+    cotangents = div(div(mul(between, math.pi), first), second)  # pi cot(pi a) - pi cot(pi (a + b))
+    usual = sub(digamma(where(or_(high, low), 1.0, a)), digamma(where(or_(high, low), 2.0, total)))
+    return mul(t, where(high, apart, where(low, neg(add(apart, cotangents)), usual)))
 
 
 betaln_p = by_xla("betaln", 2, [lambda t, out, a, b: _betaln_tangent(t, a, b),
@@ -87,7 +144,6 @@ betaln = operation(betaln_p)
 
 _NEAR = 0.3
 _OF_ATANH = [1 / odd for odd in range(3, 25, 2)]
-_OF_STIRLING = [number / (2 * k * (2 * k - 1)) for k, number in enumerate(BERNOULLI, 1)]
 
 
 def log_excess(m: Any) -> Any:
@@ -111,7 +167,7 @@ def deviance(k: Any, mean: Any, tiny: bool = False) -> Any:
     near = lt(abs(apart), mul(count, _NEAR))
     close = mul(count, log_excess(div(where(near, apart, 0.0), count)))
     above, below = where(near, 1.0, count), where(near, 1.0, mean)
-    quotient = log(div(above, below))
+    quotient = neg(log(div(below, above)))  # also of a mean of -0.0
     if tiny:  # this value, and the slopes of a difference
         difference = sub(log(above), log(below))
         quotient = add(stop_gradient(sub(quotient, difference)), difference)

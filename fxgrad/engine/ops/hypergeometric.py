@@ -59,26 +59,32 @@ def _rate_of_product(lax: Any, factors: Sequence[Any], rates: Sequence[Any], con
         for number, rate in enumerate(rates)])
 
 
-def _series(lax: Any, tops: Sequence[Any], bottoms: Sequence[Any], x: Any, along: Direction | None = None) -> list[Any]:
+def _series(lax: Any, tops: Sequence[Any], bottoms: Sequence[Any], x: Any, along: Direction | None = None,
+            *, with_sizes: bool = False) -> list[Any]:
     """Sum the terms t_k of a hypergeometric series (DLMF 16.2.1), and k t_k, the terms of x times its derivative.
 
     Two more results are the derivatives of both sums `along` a direction of the parameters. The terms have the ratio
     prod(tops + k) / prod(bottoms + k) x / (k + 1), so their derivatives have a recurrence too, which holds where a
     parameter is 0 or a negative integer, as sums of digamma functions do not. Sums that take too many terms are NaN.
+    `with_sizes` adds as many results: the sums of the absolute values of the terms.
     """
     zero, one, tiny = lax.full_like(x, 0.0), lax.full_like(x, 1.0), _tiny(lax, x)
 
+    least = _least(lax, *bottoms, one)  # up to where a lower parameter is positive, small terms may grow again
+
     def unfinished(count: Any, terms: Sequence[Any], moments: Sequence[Any]) -> Any:
-        following = lax.convert_element_type(count + np.float32(1), x.dtype)
-        return [lax.gt(lax.mul(lax.abs(term), following), lax.mul(lax.abs(moment), tiny))
+        k = lax.convert_element_type(count, x.dtype)
+        following, early = lax.add(k, lax.full_like(k, 1.0)), lax.lt(lax.add(least, k), one)
+        return [lax.bitwise_or(lax.gt(lax.mul(lax.abs(term), following), lax.mul(lax.abs(moment), tiny)),
+                               lax.bitwise_and(early, lax.ne(term, zero)))
                 for term, moment in zip(terms, moments, strict=True)]
 
     def goes_on(state: Any) -> Any:
-        count, terms, _, moments = state
+        count, terms, _, moments, _ = state
         return lax.bitwise_and(lax.lt(count, _MOST_TERMS), _any(lax, unfinished(count, terms, moments)))
 
     def next_terms(state: Any) -> Any:
-        count, terms, sums, moments = state
+        count, terms, sums, moments, sizes = state
         k = lax.mul(one, lax.convert_element_type(count, x.dtype))
         factors = [lax.add(top, k) for top in tops]
         rest = lax.div(x, lax.add(k, one))
@@ -93,15 +99,21 @@ def _series(lax: Any, tops: Sequence[Any], bottoms: Sequence[Any], x: Any, along
                 slope = lax.sub(slope, lax.mul(made[0], lax.div(rate, lax.add(bottom, k))))
             made.append(slope)
         k = lax.add(k, one)
+        more = [*made, *(lax.mul(term, k) for term in made)]
         return (count + np.float32(1), made, [lax.add(total, term) for total, term in zip(sums, made, strict=True)],
-                [lax.add(total, lax.mul(term, k)) for total, term in zip(moments, made, strict=True)])
+                [lax.add(total, term) for total, term in zip(moments, more[len(made):], strict=True)],
+                [lax.add(total, lax.abs(term)) for total, term in zip(sizes, more, strict=False)])
 
     first = [one] if along is None else [one, zero]
-    count, terms, sums, moments = lax.while_loop(goes_on, next_terms, (
-        np.float32(0), first, first, [zero for _ in first]))
+    none = [zero for _ in first]
+    count, terms, sums, moments, sizes = lax.while_loop(goes_on, next_terms, (
+        np.float32(0), first, first, none, [*first, *none] if with_sizes else []))
     given = functools.reduce(lax.add, (*tops, *bottoms), x)
     unknown = functools.reduce(lax.bitwise_or, unfinished(count, terms, moments), lax.ne(given, given))
-    return [lax.select(unknown, lax.full_like(x, math.nan), result) for result in (*sums, *moments)]
+    for total, moment in zip(sums, moments, strict=True):  # an infinite moment ends the loop too early
+        early = lax.bitwise_and(lax.is_finite(total), lax.bitwise_not(lax.is_finite(moment)))
+        unknown = lax.bitwise_or(unknown, early)
+    return [lax.select(unknown, lax.full_like(x, math.nan), result) for result in (*sums, *moments, *sizes)]
 
 
 def _is_polynomial(lax: Any, top: Any, rate: Any) -> Any:
@@ -118,6 +130,93 @@ def _values_and_slopes(lax: Any, sums: Sequence[Any], x: Any) -> list[Any]:
             for each in (total, lax.div(moment, divisor))]
 
 
+# --- how many digits are right ----------------------------------------------------------------------------------------
+# Beside F and F' stand bounds of their errors, e and e', which go through the same equation, and grow where other
+# solutions of it outgrow F. Of several ways the one with the least error is taken.
+
+
+class _Found(NamedTuple):
+    """A function or its derivative along a direction, a bound of its error, and its derivative in x times x."""
+
+    value: Any
+    error: Any
+    slope: Any
+
+
+def _rounding(lax: Any, like: Any, size: Any) -> Any:
+    return lax.mul(lax.abs(size), lax.full_like(like, float(np.finfo(like.dtype).eps)))
+
+
+def _aslant(lax: Any, values: Sequence[Any], sizes: Sequence[Any]) -> list[Any]:
+    """Return errors of these sizes for pairs of F and F'; not in their direction, or other solutions would not grow."""
+    errors = []
+    for value, slope, size, steepness in zip(values[::2], values[1::2], sizes[::2], sizes[1::2], strict=True):
+        error = _rounding(lax, slope, steepness)
+        errors += [_rounding(lax, value, size), lax.select(
+            lax.eq(lax.sign(value), lax.sign(slope)), lax.neg(error), error)]
+    return errors
+
+
+def _sum_with_errors(lax: Any, tops: Sequence[Any], bottoms: Sequence[Any], x: Any, along: Direction | None,
+                     ) -> list[Any]:
+    """Return F, F' and their derivatives along a direction by the series, then the errors of all."""
+    sums = _series(lax, tops, bottoms, x, along, with_sizes=True)
+    half, bottom, low = len(sums) // 2, bottoms[0], lax.full_like(x, -50.0)
+    values = _values_and_slopes(lax, sums[:half], x)
+    missed = if_any(lax, lax.lt(bottom, low), lambda: _grows_again(lax, tops, bottom, x), lax.ne(x, x))
+    values = [lax.select(missed, lax.full_like(x, math.nan), each) for each in values]
+    return [*values, *_aslant(lax, values, _values_and_slopes(lax, sums[half:], x))]
+
+
+def _grows_again(lax: Any, tops: Sequence[Any], bottom: Any, x: Any) -> Any:
+    """Return where terms underflow before the lower parameter has become positive, and could be large after that."""
+    one, size = lax.full_like(x, 1.0), lax.abs(x)
+    k = lax.max(one, lax.ceil(lax.neg(bottom)))
+    of_tops = functools.reduce(lax.add, [lax.sub(lax.lgamma(lax.add(top, k)), lax.lgamma(top)) for top in tops])
+    rest = lax.sub(lax.add(lax.lgamma(bottom), lax.mul(k, lax.log(size))), lax.lgamma(lax.add(k, one)))
+    smallest = lax.add(of_tops, lax.sub(rest, lax.lgamma(lax.add(bottom, k))))
+    power = functools.reduce(lax.add, map(lax.abs, tops))
+    growth = lax.neg(lax.mul(lax.add(power, k), lax.log1p(lax.neg(size)))) if len(tops) == 2 else lax.add(
+        size, lax.mul(power, lax.log1p(size)))
+    kind = np.finfo(x.dtype)
+    return functools.reduce(lax.bitwise_and, (
+        lax.lt(bottom, lax.full_like(x, 0.0)), lax.lt(smallest, lax.full_like(x, math.log(float(kind.tiny)))),
+        lax.gt(lax.add(smallest, growth), lax.full_like(x, math.log(float(kind.eps))))))
+
+
+def _found(lax: Any, values: Sequence[Any], x: Any) -> _Found:
+    """Return the last of the functions in `values`, which are those of `_sum_with_errors`."""
+    half = len(values) // 2
+    return _Found(values[half - 2], lax.abs(values[-2]), lax.mul(values[half - 1], x))
+
+
+def _lost(lax: Any, found: _Found, bound: float) -> Any:
+    """Return where the error is above a part `bound` of the value, or of what a small change of x makes."""
+    scale = lax.add(lax.abs(found.value), lax.abs(found.slope))
+    return lax.bitwise_not(lax.le(found.error, _times(lax, scale, bound)))
+
+
+def _is_poor(lax: Any, found: _Found) -> Any:
+    """Return where more than three digits are lost."""
+    return _lost(lax, found, 1e3 * float(np.finfo(found.value.dtype).eps))
+
+
+def _better(lax: Any, first: _Found, *others: _Found) -> _Found:
+    """Return the one with the least error at each place."""
+    for other in others:
+        is_better = lax.bitwise_or(lax.lt(other.error, first.error), lax.bitwise_and(
+            lax.ne(first.error, first.error), lax.eq(other.error, other.error)))
+        first = _Found(*(lax.select(is_better, *pair) for pair in zip(other, first, strict=True)))
+    return first
+
+
+def _only_right(lax: Any, found: _Found) -> Any:
+    """Return the value, and NaN where half of its digits are lost."""
+    is_wrong = _lost(lax, found, math.sqrt(float(np.finfo(found.value.dtype).eps)))
+    is_wrong = lax.bitwise_and(is_wrong, lax.is_finite(found.value))
+    return lax.select(is_wrong, lax.full_like(found.value, math.nan), found.value)
+
+
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
@@ -132,21 +231,25 @@ class _Equation(NamedTuple):
     scale: Any
     spread: Any
     linear: Any
-    in_tops: Sequence[Any]
+    in_tops: Sequence[Any] | None
     in_linear: Any
-    """The rates of change of `tops` and `linear`; the others do not depend on the parameters."""
+    """The rates of change of `tops` and `linear`, if asked for; the others do not depend on the parameters."""
 
 
 def _step(lax: Any, equation: _Equation, size: Any, values: Sequence[Any]) -> list[Any]:
-    """Return F and F', and their derivatives along a direction if `values` has these, further on by a `size`."""
+    """Return F and F', and their derivatives along a direction if there are rates, further on by a `size`.
+
+    Errors of them, if `values` has these, are solutions of the same equation.
+    """
     one, tiny = lax.full_like(size, 1.0), _tiny(lax, size)
     square = lax.mul(size, size)
+    exact = 1 if equation.in_tops is None else 2  # errors need not converge
 
     def goes_on(state: Any) -> Any:
         count, olds, news, _, moments = state
         n = lax.convert_element_type(count + np.float32(1), size.dtype)
         return _any(lax, [lax.gt(lax.mul(lax.max(lax.abs(old), lax.abs(new)), n), lax.mul(lax.abs(moment), tiny))
-                          for old, new, moment in zip(olds, news, moments, strict=True)])
+                          for old, new, moment in [*zip(olds, news, moments, strict=True)][:exact]])
 
     def next_terms(state: Any) -> Any:
         count, olds, news, sums, moments = state
@@ -156,10 +259,11 @@ def _step(lax: Any, equation: _Equation, size: Any, values: Sequence[Any]) -> li
         of_old = functools.reduce(lax.mul, factors, square)
         of_new = lax.mul(lax.add(lax.mul(n, equation.spread), equation.linear), forward)
         made = [lax.sub(lax.mul(of_old, old), lax.mul(of_new, new)) for old, new in zip(olds, news, strict=True)]
-        if len(made) > 1:
+        if equation.in_tops is not None:
             in_old = _rate_of_product(lax, factors, equation.in_tops, square)
             in_new = lax.mul(equation.in_linear, forward)
-            made[1] = lax.add(made[1], lax.sub(lax.mul(in_old, olds[0]), lax.mul(in_new, news[0])))
+            for at in range(0, len(made), 2):
+                made[at + 1] = lax.add(made[at + 1], lax.sub(lax.mul(in_old, olds[at]), lax.mul(in_new, news[at])))
         number = lax.add(after, one)
         divisor = lax.mul(lax.mul(number, after), equation.scale)
         made = [lax.div(each, divisor) for each in made]
@@ -179,11 +283,23 @@ _STEP = 3.0
 
 
 def _follow(lax: Any, equation_at: Callable[[Any], _Equation], length_at: Callable[[Any], Any], sign: Any,
-            first: Any, last: Any, values: Sequence[Any]) -> list[Any]:
+            first: Any, last: Any, values: Sequence[Any], *, with_errors: bool = True) -> list[Any]:
     """Return F and F' where the place has fallen from `first` to `last`; x moves by `sign` as much as the place.
 
-    They are NaN where that takes too many steps.
+    They are NaN where that takes too many steps. With errors these are in the second half of `values`.
     """
+    def add_rounding(before: Sequence[Any], after: Sequence[Any], size: Any) -> list[Any]:
+        half, sizes = len(after) // 2, []
+        for at in range(0, half, 2):
+            least = lax.max(lax.abs(before[at]), lax.abs(lax.mul(before[at + 1], size)))
+            sizes += [lax.add(least, lax.abs(after[at])), lax.add(lax.abs(before[at + 1]), lax.abs(after[at + 1]))]
+        added = _aslant(lax, after[:half], sizes)
+        result = [*after[:half]]
+        for at, error in enumerate(after[half:]):
+            turned = lax.lt(after[half + at - at % 2], lax.full_like(error, 0.0))
+            result.append(lax.add(error, lax.select(turned, lax.neg(added[at]), added[at])))
+        return result
+
     def goes_on(state: Any) -> Any:
         count, here, _ = state
         return lax.bitwise_and(lax.lt(count, np.int32(_MOST_STEPS)), _any(lax, [lax.gt(here, last)]))
@@ -192,7 +308,9 @@ def _follow(lax: Any, equation_at: Callable[[Any], _Equation], length_at: Callab
         count, here, before = state
         moves = lax.gt(here, last)
         there = lax.select(moves, lax.max(last, lax.sub(here, length_at(here))), here)
-        after = _step(lax, equation_at(here), lax.mul(sign, lax.sub(there, here)), before)
+        size = lax.mul(sign, lax.sub(there, here))
+        after = _step(lax, equation_at(here), size, before)
+        after = add_rounding(before, after, size) if with_errors else after
         return count + np.int32(1), there, [lax.select(moves, new, old)
                                             for new, old in zip(after, before, strict=True)]
 
@@ -217,7 +335,7 @@ def _at_least_1(lax: Any, *values: Any) -> Any:
 _TERMS_FAR = 20
 
 
-def _far_below(lax: Any, a: Any, b: Any, size: Any, in_a: Any, in_b: Any) -> list[Any]:
+def _far_below(lax: Any, a: Any, b: Any, size: Any, in_a: Any, in_b: Any) -> tuple[_Found, _Found]:
     """Return 1F1(a; b; -size) by its asymptotic series (DLMF 13.7.1), and its derivative along a direction."""
     series = one = lax.full_like(size, 1.0)
     slope = lax.full_like(size, 0.0)
@@ -230,15 +348,28 @@ def _far_below(lax: Any, a: Any, b: Any, size: Any, in_a: Any, in_b: Any) -> lis
         series = lax.add(one, lax.mul(lax.div(factor, divisor), series))
     less = lax.sub(b, a)
     sign = lax.mul(special("gammasgn")(lax, b), special("gammasgn")(lax, less))
-    gammas = lax.sub(lax.lgamma(b), lax.lgamma(less))
-    outside = lax.mul(sign, lax.exp(lax.sub(gammas, lax.mul(a, lax.log(size)))))
+    are_large = lax.gt(lax.min(b, less), lax.full_like(b, LARGE))  # by DLMF 5.11.3, where logarithms would cancel
+    more, fewer = lax.lgamma(b), lax.lgamma(less)
+    large, rest = lax.select(are_large, b, one), lax.select(are_large, less, one)
+    quotient = lax.mul(lax.sub(rest, lax.full_like(rest, 0.5)), lax.log1p(lax.div(lax.sub(large, rest), rest)))
+    quotient = lax.add(quotient, lax.sub(log_scale(lax, large), log_scale(lax, rest)))
+    power = lax.mul(a, lax.log(lax.div(size, lax.select(are_large, large, one))))
+    shift = lax.add(power, lax.select(are_large, a, lax.full_like(a, 0.0)))
+    gammas = lax.select(are_large, quotient, lax.sub(more, fewer))
+    outside = lax.mul(sign, lax.exp(lax.sub(gammas, shift)))
     rate = lax.sub(lax.mul(in_b, lax.digamma(b)), lax.add(
         lax.mul(lax.sub(in_b, in_a), lax.digamma(less)), lax.mul(in_a, lax.log(size))))
-    return [lax.mul(outside, series), lax.mul(outside, lax.add(slope, lax.mul(series, rate)))]
+    value = lax.mul(outside, series)
+    exponents = lax.select(are_large, lax.abs(quotient), lax.max(lax.abs(more), lax.abs(fewer)))
+    exponents = lax.add(lax.add(exponents, lax.abs(shift)), one)
+
+    def found(value: Any) -> _Found:
+        return _Found(value, _rounding(lax, value, lax.mul(value, exponents)), lax.mul(a, value))
+    return found(value), found(lax.mul(outside, lax.add(slope, lax.mul(series, rate))))
 
 
-def _below(lax: Any, a: Any, b: Any, size: Any, in_a: Any, in_b: Any, *, with_rates: bool) -> list[Any]:
-    """Return 1F1(a; b; -size), and its derivative along a direction if wanted.
+def _below(lax: Any, a: Any, b: Any, size: Any, in_a: Any, in_b: Any, *, with_rates: bool) -> _Found:
+    """Return 1F1(a; b; -size), or its derivative along a direction.
 
     By the series down to -1, and from there by the differential equation (DLMF 13.2.1): the series of either sign loses
     all digits. Far below, by the asymptotic series.
@@ -252,43 +383,53 @@ def _below(lax: Any, a: Any, b: Any, size: Any, in_a: Any, in_b: Any, *, with_ra
         bounds = lax.div(x, _at_least_1(lax, b)), lax.sqrt(lax.div(lax.neg(x), _at_least_1(lax, a))), one
         return lax.min(_times(lax, x, -0.5), _times(lax, _least(lax, lax.neg(bounds[0]), *bounds[1:]), _STEP))
 
-    sums = _series(lax, [a], [b], start, ([in_a], [in_b]) if with_rates else None)
-    near = _follow(lax, lambda x: _Equation([a], x, one, lax.sub(b, x), [in_a], in_b), length_at, one, start,
-                   lax.select(far, zero, lax.neg(size)), _values_and_slopes(lax, sums, start))[::2]
-    beyond = _far_below(lax, a, b, lax.select(far, size, one), in_a, in_b)
-    return [lax.select(far, distant, value) for distant, value in zip(beyond, near, strict=False)]
+    def equation_at(x: Any) -> _Equation:
+        return _Equation([a], x, one, lax.sub(b, x), [in_a] if with_rates else None, in_b)
 
-
-_FEW = -3.0
-"""The series with an upper parameter above this loses few digits at positive x, since few of its terms change sign."""
+    values = _sum_with_errors(lax, [a], [b], start, ([in_a], [in_b]) if with_rates else None)
+    near = _found(lax, _follow(lax, equation_at, length_at, one, start, lax.select(far, zero, lax.neg(size)), values),
+                  lax.neg(size))
+    beyond = _far_below(lax, a, b, lax.select(far, size, one), in_a, in_b)[int(with_rates)]
+    return _Found(*(lax.select(far, *pair) for pair in zip(beyond, near, strict=True)))
 
 
 def _hyp1f1(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None = None) -> Any:
-    """Sum the series where terms have one sign, and else go down from 0 by the differential equation.
+    """Sum the series at positive arguments, and where it is poor, go down from 0 by the differential equation.
 
-    Both at x or, by Kummer's transformation (DLMF 13.2.39), at -x: 1F1(a; b; x) = exp(x) 1F1(b - a; b; -x). With
-    `rates`, those of a and b, it is the derivative.
+    Both at x or, by Kummer's transformation (DLMF 13.2.39), at -x: 1F1(a; b; x) = exp(x) 1F1(b - a; b; -x). Where both
+    are poor, as for negative b they may be, the series at negative arguments is summed. With `rates`, those of a and
+    b, it is the derivative.
     """
     zero, one = lax.full_like(x, 0.0), lax.full_like(x, 1.0)
     in_a, in_b = (lax.full_like(x, rate) for rate in rates or (0.0, 0.0))
-    positive = lax.gt(x, zero)
+    positive, size = lax.gt(x, zero), lax.abs(x)
+    most = lax.full_like(x, 600.0 if x.dtype.itemsize == 8 else 70.0)
 
     def top_where(itself: Any) -> tuple[Any, Any]:
         return lax.select(itself, a, lax.sub(b, a)), lax.select(itself, in_a, lax.sub(in_b, in_a))
 
-    top, in_top = top_where(positive)
-    in_reach = lax.gt(x, lax.full_like(x, -600.0 if x.dtype.itemsize == 8 else -70.0))
-    has_one_sign = lax.bitwise_and(lax.gt(top, lax.full_like(x, _FEW)), in_reach)
-    # Polynomials, times exp(x) for negative x, decay faster than the other solutions of the equation.
-    ends = lax.gt(lax.abs(x), _times(lax, lax.add(lax.abs(top), lax.abs(b)), 4.0))  # beyond the zeros of a polynomial
-    summed = lax.bitwise_or(has_one_sign, lax.bitwise_and(ends, _is_polynomial(lax, top, in_top)))
-    above = _series(lax, [top], [b], lax.select(summed, lax.abs(x), zero),
-                    None if rates is None else ([in_top], [in_b]))
-    top, in_top = top_where(lax.bitwise_not(positive))
-    below = _below(lax, top, b, lax.select(summed, zero, lax.abs(x)), in_top, in_b, with_rates=rates is not None)
-    which = 0 if rates is None else 1
-    grown = lax.exp(lax.select(lax.ne(summed, positive), x, zero))
-    result = lax.mul(grown, lax.select(summed, above[which], below[which]))
+    def turned(found: _Found, is_turned: Any) -> _Found:
+        half = lax.exp(lax.select(is_turned, _times(lax, x, 0.5), zero))  # the whole may overflow
+        slope = lax.add(lax.select(is_turned, lax.mul(x, found.value), zero), found.slope)
+        return _Found(*(lax.mul(lax.mul(each, half), half) for each in (found.value, found.error, slope)))
+
+    def summed(itself: Any, argument: Any, inside: Any) -> _Found:
+        top, in_top = top_where(itself)
+        inside = lax.bitwise_or(inside, _is_polynomial(lax, top, in_top))
+        there = lax.select(inside, argument, zero)
+        values = _sum_with_errors(lax, [top], [b], there, None if rates is None else ([in_top], [in_b]))
+        found = turned(_found(lax, values, there), lax.bitwise_not(itself))
+        return found._replace(error=lax.select(inside, found.error, lax.full_like(x, math.inf)))
+
+    above = summed(positive, size, lax.gt(x, lax.neg(most)))
+    is_poor, (top, in_top) = _is_poor(lax, above), top_where(lax.bitwise_not(positive))
+    below = _below(lax, top, b, lax.select(is_poor, size, zero), in_top, in_b, with_rates=rates is not None)
+    below = turned(below, positive)
+    found = _better(lax, above, below._replace(error=lax.select(is_poor, below.error, lax.full_like(x, math.inf))))
+    is_poor = _is_poor(lax, found)
+    found = if_any(lax, is_poor, lambda: _better(lax, found, summed(
+        lax.bitwise_not(positive), lax.neg(size), lax.bitwise_and(is_poor, lax.lt(size, most)))), found)
+    result = _only_right(lax, found)
     if rates is not None:
         return result
     # The values of jax where the series says nothing.
@@ -302,26 +443,97 @@ def _hyp2f1(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any, Any, Any
     """Return 2F1, or with the `rates` of a, b and c its derivative. From 1 on only polynomials are finite."""
     zero, one = lax.full_like(x, 0.0), lax.full_like(x, 1.0)
     rates = None if rates is None else tuple([lax.full_like(x, rate) for rate in rates])
-    in_a, in_b, in_c = rates or (zero, zero, zero)
+    in_a, in_b, _ = rates or (zero, zero, zero)
     outside = lax.bitwise_not(lax.bitwise_and(lax.lt(x, one), lax.gt(x, lax.full_like(x, -math.inf))))
     # Polynomials are regular at 1, where other solutions of the equation are not, and the only ones that go on there.
     ends = lax.bitwise_or(_is_polynomial(lax, a, in_a), _is_polynomial(lax, b, in_b))
-    ends = lax.bitwise_and(ends, lax.bitwise_or(outside, lax.gt(x, lax.full_like(x, 0.5))))
-    inside = _hyp2f1_below_one(lax, a, b, c, lax.select(lax.bitwise_or(outside, ends), zero, x), rates)
-    polynomial = _series(lax, [a, b], [c], lax.select(ends, x, zero),
-                         None if rates is None else ([in_a, in_b], [in_c]))
-    result = lax.select(ends, polynomial[0 if rates is None else 1], lax.select(
-        outside, _from_one_on(lax, a, b, c, x, rates), inside))
+    is_asked, no, yes = lax.bitwise_or(ends, lax.bitwise_not(outside)), lax.ne(one, one), lax.eq(one, one)
+    by_first = lax.lt(lax.abs(lax.mul(a, lax.sub(c, b))), lax.abs(lax.mul(b, lax.sub(c, a))))
+    turned = lax.lt(x, lax.full_like(x, -0.5))
+    found = _transformed(lax, (a, b, c), x, rates, is_asked, lax.bitwise_and(turned, by_first),
+                         lax.bitwise_and(turned, lax.bitwise_not(by_first)))
+
+    def others(is_poor: Any) -> list[_Found]:
+        """All four, and what the differential equation gives."""
+        parts = [lax.concatenate([lax.expand_dims(each, (0,)) for each in four], 0) for four in (
+            [a] * 4, [b] * 4, [c] * 4, [x] * 4, [is_poor] * 4, [no, yes, no, yes], [no, no, yes, yes])]
+        of_four = None if rates is None else tuple(
+            lax.concatenate([lax.expand_dims(each, (0,))] * 4, 0) for each in rates)
+        summed = _transformed(lax, parts[:3], parts[3], of_four, *parts[4:])
+        return [_Found(*(lax.index_in_dim(each, at, keepdims=False) for each in summed)) for at in range(4)]
+
+    def followed(is_poor: Any) -> _Found:
+        there = lax.select(is_poor, x, zero)
+        reached = _found(lax, _hyp2f1_below_one(lax, a, b, c, there, rates, with_errors=True), there)
+        return reached._replace(error=lax.select(is_poor, reached.error, lax.full_like(x, math.inf)))
+
+    def is_poor(found: _Found) -> Any:
+        return lax.bitwise_and(_is_poor(lax, found), lax.bitwise_not(outside))
+
+    first = is_poor(found)
+    found = if_any(lax, first, lambda: _better(lax, found, *others(first)), found)
+    found = _better(lax, found, followed(is_poor(found)))
+    result = lax.select(lax.bitwise_and(outside, lax.bitwise_not(ends)), _from_one_on(lax, a, b, c, x, rates),
+                        _only_right(lax, found))
     if rates is not None:
         return result
     return lax.select(lax.bitwise_or(lax.eq(a, zero), lax.eq(b, zero)), one, result)
 
 
-def _hyp2f1_below_one(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any, Any, Any] | None) -> Any:
+_NEARLY_1 = 0.9
+
+
+def _transformed(lax: Any, parameters: Sequence[Any], x: Any, rates: Sequence[Any] | None, is_asked: Any,
+                 by_first: Any, by_second: Any) -> _Found:
+    """Sum the series of 2F1 at x, or of a transformation of Pfaff's and Euler's (DLMF 15.8.1), where it converges fast.
+
+    Pfaff's are `by_first` and `by_second` parameter, Euler's by both. Elsewhere, and where it is not asked for, the
+    error is infinite.
+    """
+    one, zero = lax.full_like(x, 1.0), lax.full_like(x, 0.0)
+    gap, log_gap = lax.sub(one, x), lax.log1p(lax.neg(x))
+    is_pfaff, both = lax.ne(by_first, by_second), lax.bitwise_and(by_first, by_second)
+
+    def transformed(first: Any, second: Any, third: Any) -> list[Any]:
+        """Return, of parameters or of rates, the upper ones and the exponent of the factor, a power of 1 - x."""
+        left, right = lax.sub(third, first), lax.sub(third, second)
+        exponent = lax.select(both, lax.sub(left, second), lax.select(
+            by_first, lax.neg(first), lax.select(by_second, lax.neg(second), zero)))
+        return [lax.select(by_second, left, first), lax.select(by_first, right, second), exponent]
+
+    *tops, exponent = transformed(*parameters)
+    *in_tops, in_exponent = transformed(*(rates or [zero] * 3))
+    in_lower = zero if rates is None else rates[2]
+    argument = lax.select(is_pfaff, lax.div(x, lax.neg(gap)), x)
+    ends = functools.reduce(lax.bitwise_or, map(functools.partial(_is_polynomial, lax), tops, in_tops))
+    near = lax.bitwise_or(ends, lax.le(lax.abs(argument), lax.full_like(x, _NEARLY_1)))
+    near = lax.bitwise_and(near, is_asked)
+    there = lax.select(near, argument, zero)
+    values = _sum_with_errors(lax, tops, parameters[2:], there, None if rates is None else (in_tops, [in_lower]))
+    changes = lax.bitwise_or(by_first, by_second)
+    exponent = lax.mul(exponent, lax.select(changes, log_gap, zero))
+    if rates is not None:  # of the product
+        rate, half = lax.mul(in_exponent, lax.select(changes, log_gap, zero)), len(values) // 2
+        for at in range(len(values)):
+            if at % half < 2:
+                of_factor = lax.mul(rate, values[at])
+                values[at + 2] = lax.add(values[at + 2], of_factor if at < half else lax.abs(of_factor))
+    found = _found(lax, values, there)
+    error = lax.add(found.error, _rounding(lax, x, lax.mul(found.value, exponent)))
+    # With w = x / (x - 1), x d/dx is w / (1 - x) d/dw.
+    of_factor = lax.div(lax.mul(lax.mul(found.value, transformed(*parameters)[2]), x), gap)
+    slope = lax.sub(lax.div(found.slope, lax.select(is_pfaff, gap, one)), lax.select(changes, of_factor, zero))
+    root = lax.exp(_times(lax, exponent, 0.5))
+    scaled = _Found(*(lax.mul(lax.mul(each, root), root) for each in (found.value, error, slope)))
+    return scaled._replace(error=lax.select(near, scaled.error, lax.full_like(x, math.inf)))
+
+
+def _hyp2f1_below_one(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any, Any, Any] | None,
+                      *, with_errors: bool = False) -> list[Any]:
     """Sum the series near 0, and go on from there by the differential equation (DLMF 15.10.1), for finite x < 1.
 
-    Where all terms are positive, near means up to 3/4, and further for large c. With the `rates` of a, b and c it is
-    the derivative.
+    Where all terms are positive, near means up to 3/4, and further for large c. Returns F and F', with the `rates` of
+    a, b and c their derivatives, then the errors of these if asked for.
     """
     one, below = lax.full_like(x, 1.0), lax.lt(x, lax.full_like(x, 0.0))
     in_a, in_b, in_c = rates or [lax.full_like(x, 0.0)] * 3
@@ -332,7 +544,9 @@ def _hyp2f1_below_one(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any
     closer = lax.div(lax.abs(c), _times(lax, lax.add(growth, lax.abs(c)), 2.0))
     start = lax.min(lax.abs(x), lax.select(is_positive, near, closer))
     start = lax.select(below, lax.neg(start), start)
-    sums = _series(lax, [a, b], [c], start, None if rates is None else ([in_a, in_b], [in_c]))
+    along = None if rates is None else ([in_a, in_b], [in_c])
+    values = _sum_with_errors(lax, [a, b], [c], start, along) if with_errors else _values_and_slopes(
+        lax, _series(lax, [a, b], [c], start, along), start)
 
     def x_and_gap(place: Any) -> tuple[Any, Any]:  # the place is x below 0, and 1 - x above
         other = lax.sub(one, place)
@@ -341,7 +555,7 @@ def _hyp2f1_below_one(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any
     def equation_at(place: Any) -> _Equation:
         x, gap = x_and_gap(place)
         return _Equation([a, b], lax.mul(x, gap), lax.sub(gap, x),
-                         lax.sub(c, lax.mul(lax.add(lax.add(a, b), one), x)), [in_a, in_b],
+                         lax.sub(c, lax.mul(lax.add(lax.add(a, b), one), x)), [in_a, in_b] if rates else None,
                          lax.sub(in_c, lax.mul(lax.add(in_a, in_b), x)))
 
     def length_at(place: Any) -> Any:
@@ -353,10 +567,9 @@ def _hyp2f1_below_one(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any
         bounds = lax.div(size, _at_least_1(lax, c)), lax.div(gap, power), waves
         return lax.min(_times(lax, lax.min(size, gap), 0.5), _times(lax, _least(lax, *bounds), _STEP))
 
-    values = _follow(lax, equation_at, length_at, lax.select(below, one, lax.neg(one)),
-                     lax.select(below, start, lax.sub(one, start)), lax.select(below, x, lax.sub(one, x)),
-                     _values_and_slopes(lax, sums, start))
-    return values[0 if rates is None else 2]
+    return _follow(lax, equation_at, length_at, lax.select(below, one, lax.neg(one)),
+                   lax.select(below, start, lax.sub(one, start)), lax.select(below, x, lax.sub(one, x)), values,
+                   with_errors=with_errors)
 
 
 def _from_one_on(lax: Any, a: Any, b: Any, c: Any, x: Any, rates: tuple[Any, Any, Any] | None) -> Any:
@@ -446,32 +659,71 @@ hyp2f1_grad_c_p = by_xla(
 # --- the incomplete beta function -------------------------------------------------------------------------------------
 
 
+def _is_tiny(lax: Any, a: Any, b: Any) -> Any:
+    return lax.bitwise_and(lax.lt(b, lax.full_like(b, 0.1)), lax.le(a, lax.full_like(a, LARGE)))
+
+
 def _by_series(lax: Any, a: Any, b: Any, x: Any, *, rates: tuple[float, float] | None) -> Any:
     """Return x^p (1 - x)^q / (p B(p, q)) F(p + q, 1; p + 1; x) (DLMF 8.17.8), with p = a and q = b; or a derivative.
 
     Where x > (a + 1) / (a + b + 2) it is 1 less that of 1 - x with p = b and q = a (8.17.4). So terms have one sign.
+    With a tiny b, of whose size the result is, it is not, since the difference would have no digit.
     """
     one = lax.full_like(x, 1.0)
     middle = lax.div(lax.add(a, one), lax.add(lax.add(a, b), lax.full_like(x, 2.0)))
-    swapped = lax.gt(x, middle)
-    p, q, y = (lax.select(swapped, *pair) for pair in ((b, a), (a, b), (lax.sub(one, x), x)))
+    swapped = lax.bitwise_and(lax.gt(x, middle), lax.bitwise_not(_is_tiny(lax, a, b)))
+    p, q, y, rest = (lax.select(swapped, *pair) for pair in ((b, a), (a, b), (lax.sub(one, x), x), (
+        x, lax.sub(one, x))))
     log_y = lax.select(swapped, lax.log1p(lax.neg(x)), lax.log(x))
     log_rest = lax.select(swapped, lax.log(x), lax.log1p(lax.neg(x)))
     exponent = lax.add(lax.mul(p, log_y), lax.mul(q, log_rest))
     front = lax.exp(lax.sub(exponent, lax.add(lax.log(p), betaln_xla(lax, p, q))))
-    top, bottom = lax.add(p, q), lax.add(p, one)
-    value = lax.mul(front, _hyp2f1_below_one(lax, top, one, bottom, y, None))
+    zero, half, large = (lax.full_like(x, number) for number in (0.0, 0.5, LARGE))
+    is_wide = lax.gt(p, large)
+    few, y_of_few = lax.select(is_wide, one, p), lax.select(is_wide, half, y)
+    top, bottom = lax.add(few, lax.select(is_wide, one, q)), lax.add(few, one)
+    wide = lax.select(is_wide, p, _times(lax, large, 2.0)), lax.select(is_wide, q, one), *(
+        lax.select(is_wide, each, half) for each in (y, rest))
+    values = if_any(lax, is_wide, lambda: _hyp2f1_by_integral(lax, *wide), (one, zero, zero))
+    few_values = _hyp2f1_below_one(lax, top, one, bottom, y_of_few, None)
+    value = lax.mul(front, lax.select(is_wide, values[0], few_values[0]))
     if rates is None:
         return lax.select(swapped, lax.sub(one, value), value)
     in_p, in_q = (lax.select(swapped, *pair) for pair in (
         [lax.full_like(x, rate) for rate in order] for order in (rates[::-1], rates)))
-    both = lax.digamma(top)
-    in_front = lax.add(
-        lax.mul(in_p, lax.sub(lax.add(log_y, both), lax.add(lax.digamma(p), lax.div(one, p)))),
-        lax.mul(in_q, lax.sub(lax.add(log_rest, both), lax.digamma(q))))
-    slope = _hyp2f1_below_one(lax, top, one, bottom, y, (lax.add(in_p, in_q), lax.full_like(x, 0.0), in_p))
+    both, inverse = lax.digamma(lax.add(p, q)), lax.div(one, p)
+    apart = lax.sub(log_less_digamma(lax, wide[0]), log_less_digamma(lax, lax.add(*wide[:2])))
+    apart = lax.select(is_wide, lax.add(lax.log1p(lax.div(q, p)), apart), lax.sub(both, lax.digamma(p)))
+    in_front = lax.add(lax.mul(in_p, lax.sub(lax.add(log_y, apart), inverse)),
+                       lax.mul(in_q, lax.sub(lax.add(log_rest, both), lax.digamma(q))))
+    slope = _hyp2f1_below_one(lax, top, one, bottom, y_of_few, (lax.add(in_p, in_q), zero, in_p))[2]
+    slope = lax.select(is_wide, lax.add(lax.mul(in_p, values[1]), lax.mul(in_q, values[2])), slope)
     slope = lax.add(lax.mul(value, in_front), lax.mul(front, slope))
     return lax.select(swapped, lax.neg(slope), slope)
+
+
+def _hyp2f1_by_integral(lax: Any, p: Any, q: Any, y: Any, rest: Any) -> tuple[Any, Any, Any]:
+    """Return F(p + q, 1; p + 1; y) for large p and y = 1 - rest below the mean, and its derivatives in p and q.
+
+    It is p / (1 - y) times the integral of (1 - s)^(p-1) (1 + r s)^(q-1) over s from 0 to 1, with r = y / (1 - y); of
+    that only so much counts as is not exp(-45) of the beginning. Series take a number of terms in proportion to p.
+    """
+    one, ratio = lax.full_like(y, 1.0), lax.div(y, rest)
+    less_p, less_q = lax.sub(p, one), lax.sub(q, one)
+    fall = lax.sub(less_p, lax.mul(less_q, ratio))
+    length = lax.div(lax.add(_times(lax, lax.sqrt(q), 9.5), lax.full_like(y, 45.0)), p)
+    length = _least(lax, one, length, lax.div(lax.full_like(y, 45.0), lax.max(fall, one)))
+    factor, nothing = lax.div(lax.mul(p, length), rest), lax.full_like(y, 0.0)
+
+    def integral(weigh: Callable[[Any, Any], Any]) -> Any:
+        def density(place: Any) -> Any:
+            step = lax.mul(length, place)
+            down, up = lax.log1p(lax.neg(step)), lax.log1p(lax.mul(ratio, step))
+            return lax.mul(lax.exp(lax.add(lax.mul(less_p, down), lax.mul(less_q, up))), weigh(down, up))
+        return lax.mul(factor, integrate(lax, density, nothing))
+
+    value = integral(lambda down, up: one)
+    return value, lax.add(integral(lambda down, up: down), lax.div(value, p)), integral(lambda down, up: up)
 
 
 def _by_tail(lax: Any, a: Any, b: Any, x: Any, *, rates: tuple[float, float] | None) -> Any:
@@ -519,7 +771,8 @@ def _betainc(lax: Any, a: Any, b: Any, x: Any, rates: tuple[float, float] | None
     inside = functools.reduce(lax.bitwise_and, (positive, lax.gt(x, zero), lax.lt(x, one)))
     if rates is None:
         greater = lax.max(a, b)  # infinite parameters are left to XLA, which has the limits
-        inside = lax.bitwise_and(inside, lax.bitwise_and(lax.gt(greater, large), lax.is_finite(greater)))
+        are_ours = lax.bitwise_or(lax.gt(greater, large), _is_tiny(lax, a, b))
+        inside = lax.bitwise_and(inside, lax.bitwise_and(are_ours, lax.is_finite(greater)))
         rest = lax.betainc(*(lax.select(inside, *pair) for pair in ((one, a), (one, b), (half, x))))
     else:  # no slope at the ends
         is_end = lax.bitwise_and(positive, lax.bitwise_or(lax.eq(x, zero), lax.eq(x, one)))

@@ -77,6 +77,13 @@ erfcx_p = by_xla("erfcx", 1, [_erfcx_tangent], xla=_erfcx_xla)
 dawsn_p = by_xla("dawsn", 1, [_dawsn_tangent], xla=special("dawsn"))
 
 
+def _owens_t_xla(lax: Any, h: Any, a: Any) -> Any:
+    """Call jax's, and for h = 0, where a h may be no number, take the angle of a (Owen 1956)."""
+    zero = lax.full_like(h, 0.0)
+    angle = lax.mul(lax.atan(a), lax.full_like(a, 0.5 / math.pi))
+    return lax.select(lax.eq(h, zero), angle, special("owens_t")(lax, h, a))
+
+
 def _owens_t_in_h(t: Any, out: Any, h: Any, a: Any) -> Any:
     """-exp(-h^2/2) erf(a h / root 2) / root(8 pi)."""
     density = mul(exp(div(neg(square(h)), 2.0)), -1 / math.sqrt(8 * math.pi))
@@ -89,7 +96,7 @@ def _owens_t_in_a(t: Any, out: Any, h: Any, a: Any) -> Any:
     return mul(t, div(exp(mul(mul(square(h), grown), -0.5)), mul(grown, 2 * math.pi)))
 
 
-owens_t_p = by_xla("owens_t", 2, [_owens_t_in_h, _owens_t_in_a], xla=special("owens_t"))
+owens_t_p = by_xla("owens_t", 2, [_owens_t_in_h, _owens_t_in_a], xla=kernel(_owens_t_xla))
 wofz_p = by_xla("wofz", 1, [lambda t, out, z: mul(t, add(mul(mul(z, -2.0), out), 1j * _TO_DENSITY))],
                 xla=special("wofz"), accepts="complex")
 erfcx, dawsn, owens_t, wofz = map(operation, (erfcx_p, dawsn_p, owens_t_p, wofz_p))

@@ -21,6 +21,7 @@ from fxgrad.engine.ops.pointwise import scalar_like
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.special import in_powers
 from fxgrad.engine.ops.structural import convert
+from fxgrad.engine.ops.trigonometric import sin
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import UnsupportedError
@@ -190,7 +191,9 @@ def _gamma(x: Any) -> Any:
 
 
 def _beta(a: Any, b: Any) -> Any:
-    sign = mul(mul(_gammasgn(a), _gammasgn(b)), _gammasgn(add(a, b)))
+    sign, total = mul(_gammasgn(a), _gammasgn(b)), add(a, b)
+    is_zero = and_(and_(lt(total, 0.0), eq(floor(total), total)), eq(sign, sign))  # a pole of its gamma alone
+    sign = mul(sign, where(is_zero, 1.0, _gammasgn(total)))
     return mul(sign, exp(gamma_room.betaln(a, b)))
 
 
@@ -209,15 +212,32 @@ beta = _special("beta", _beta, "Return the beta function: gamma(a) gamma(b) / ga
 betainc = _special("betainc", hypergeometric.betainc,
                    "Return the regularized incomplete beta function I_x(a, b), with derivatives in all of them.", 3)
 def _poch(z: Any, m: Any) -> Any:
-    """Compute the quotient, or of large numbers, which may overflow, the difference of their logarithms (DLMF 5.11)."""
-    far = and_(gt(z, 8.0), gt(add(z, m), 8.0))
+    """Compute the quotient, of two numbers up to 0 by reflection (DLMF 5.5.3): gamma underflows there, and has poles.
+
+    At a pole of gamma(z) alone it is 0.
+    """
+    total = add(z, m)
+    low, whole = and_(le(z, 0.0), le(total, 0.0)), and_(le(z, 0.0), eq(floor(z), z))
+    found = _quotient_of_gammas(where(low, sub(1.0, total), z), where(low, sub(1.0, z), total), m)
+    rests = [sub(each, floor(add(each, 0.5))) for each in (z, total)]
+    below, above = (sin(mul(where(low, rest, 0.25), math.pi)) for rest in rests)
+    steps = sub(sub(z, rests[0]), sub(total, rests[1]))
+    sign = where(eq(mul(floor(mul(steps, 0.5)), 2.0), steps), scalar_like(1.0, z), -1.0)
+    both = and_(eq(below, 0.0), eq(above, 0.0))
+    turned = mul(sign, where(both, 1.0, div(below, where(both, 1.0, above))))
+    found = where(low, mul(turned, found), where(and_(whole, gt(total, 0.0)), 0.0, found))
+    return where(and_(eq(m, 0.0), not_(eq(found, 1.0))), 1.0, found)
+
+
+def _quotient_of_gammas(z: Any, top: Any, m: Any) -> Any:
+    """Return gamma(top) / gamma(z) for top = z + m; of large numbers by a difference of logarithms (DLMF 5.11)."""
+    far = and_(gt(z, 8.0), gt(top, 8.0))
     large, step = where(far, z, 8.0), where(far, m, 1.0)
     total = add(large, step)
     exponent = add(mul(sub(large, 0.5), log1p(div(step, large))), mul(step, sub(log(total), 1.0)))
     errors = sub(gamma_room.stirling_error(total), gamma_room.stirling_error(large))
-    near = div(_gamma(where(far, 1.0, add(z, m))), _gamma(where(far, 1.0, z)))
-    found = where(far, exp(add(exponent, errors)), near)
-    return where(and_(eq(m, 0.0), not_(eq(found, 1.0))), 1.0, found)  # at poles, whose quotient is NaN
+    near = div(_gamma(where(far, 1.0, top)), _gamma(where(far, 1.0, z)))
+    return where(far, exp(add(exponent, errors)), near)
 
 
 poch = _special("poch", _poch,
@@ -289,7 +309,17 @@ def comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> An
 
 i0e = _special("i0e", special.bessel_i0e, "exp(-|x|) times the modified Bessel function of order 0.")
 i1e = _special("i1e", special.bessel_i1e, "exp(-|x|) times the modified Bessel function of order 1.")
-i0 = _special("i0", lambda x: mul(exp(absolute(x)), special.bessel_i0e(x)),
+_I0 = [0.25 ** k / math.factorial(k) ** 2 for k in range(10)]
+
+
+def _i0(x: Any) -> Any:
+    """Compute by i0e, and near 0 by the series (DLMF 10.25.2), since a sum of derivatives would cancel there."""
+    near = lt(absolute(x), 1.0)
+    away = where(near, 1.0, x)
+    return where(near, in_powers(square(where(near, x, 0.0)), _I0), mul(exp(absolute(away)), special.bessel_i0e(away)))
+
+
+i0 = _special("i0", _i0,
               "Return the modified Bessel function of order 0.")
 i1 = _special("i1", lambda x: mul(exp(absolute(x)), special.bessel_i1e(x)),
               "Return the modified Bessel function of order 1.")
@@ -299,9 +329,11 @@ expn = _special("expn", integrals.expn,
                 "Return the exponential integral E_n: of exp(-x t) / t^n from 1 to infinity.", 2)
 spence = _special("spence", integrals.spence, "Spence's function: the integral of log(t) / (1 - t) from 1 to x.")
 hyp1f1 = _special("hyp1f1", hypergeometric.hyp1f1,
-                  "Kummer's confluent hypergeometric function 1F1(a; b; x), with derivatives in all of them.", 3)
+                  "Kummer's confluent hypergeometric function 1F1(a; b; x), with derivatives in all of them; NaN where "
+                  "half of the digits would be lost, as with some negative b.", 3)
 hyp2f1 = _special("hyp2f1", hypergeometric.hyp2f1,
-                  "Gauss's hypergeometric function 2F1(a, b; c; x) for x <= 1, with derivatives in all of them.", 4)
+                  "Gauss's hypergeometric function 2F1(a, b; c; x) for x <= 1, with derivatives in all of them; NaN "
+                  "where half of the digits would be lost, as with some negative c.", 4)
 _sici = [composite_function(function) for function in (integrals.sine_integral, integrals.cosine_integral)]
 _fresnel = [composite_function(function) for function in (integrals.fresnel_sine, integrals.fresnel_cosine)]
 

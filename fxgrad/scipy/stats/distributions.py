@@ -94,7 +94,9 @@ def _probabilities(formulas: Mapping[str, Formula]) -> dict[str, Formula]:
         if one in formulas:
             made[one] = formulas[one]
             if log not in formulas:
-                made[log] = _log_of(formulas[one], formulas.get(other))
+                by_log = formulas.get("log" + other)
+                complement = by_log and (lambda *given, by_log=by_log: fnp.exp(by_log(*given)))
+                made[log] = _log_of(formulas[one], formulas.get(other, complement))
         if log in formulas:
             made[log] = formulas[log]
             if one not in formulas:

@@ -11,8 +11,9 @@ from fxgrad import numpy as fnp
 from fxgrad.engine.frontend.operands import inexact_operands
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.gamma import log_binomial, log_poisson
-from fxgrad.scipy.special import betainc, entr, gammainc, gammaincc, xlog1py, xlogy
+from fxgrad.scipy.special import entr, gammainc, gammaincc, xlog1py, xlogy
 from fxgrad.scipy.stats.distributions import Formula, add_function, discrete
+from fxgrad.scipy.stats.of_reals import BETA, GAMMA
 
 
 def _from_0_to_n(k: Any, n: Any, *_: Any) -> Any:
@@ -34,20 +35,29 @@ bernoulli = discrete(
                                fnp.where(q == 0, -fnp.ones_like(q), fnp.where(q > 1.0 - p, 1.0, 0.0))))
 
 
-def _binom_tail(above: bool) -> Formula:
-    """Return the formula of P(K > k), or else of P(K <= k) (DLMF 8.17.5)."""
+_OTHER = {"cdf": "sf", "sf": "cdf", "logcdf": "logsf", "logsf": "logcdf"}
+
+
+def _ends(name: str) -> tuple[float, float]:
+    """Return the value of `cdf`, `sf` or their logarithms below the support, and above it."""
+    none, one = (-math.inf, 0.0) if name.startswith("log") else (0.0, 1.0)
+    return (none, one) if name.endswith("cdf") else (one, none)
+
+
+def _binom_tail(name: str) -> Formula:
+    """Return the formula of this name: P(K > k) is the beta distribution's P(X <= p) (DLMF 8.17.5)."""
     def tail(k: Any, n: Any, p: Any) -> Any:
-        k = fnp.floor(k)
+        k, known = fnp.floor(k), (p >= 0) & (p <= 1)
         is_low, outside = k < 0, (k < 0) | (k >= n)
         first, second = fnp.where(outside, 1.0, k + 1.0), fnp.where(outside, 1.0, n - k)
-        inside = betainc(first, second, p) if above else betainc(second, first, 1.0 - p)
-        return fnp.where(outside & (p >= 0) & (p <= 1), fnp.where(is_low == above, 1.0, 0.0), inside)
+        inside = BETA[_OTHER[name]](fnp.where(outside, 0.5, p), first, second)
+        return fnp.where(known, fnp.where(outside, fnp.where(is_low, *_ends(name)), inside), math.nan)
     return tail
 
 
 binom = discrete(
-    "binom", "n p", lambda k, n, p: log_binomial(k, n, p, 1.0 - p), _from_0_to_n, cdf=_binom_tail(False),
-    sf=_binom_tail(True))
+    "binom", "n p", lambda k, n, p: log_binomial(k, n, p, 1.0 - p), _from_0_to_n,
+    **{name: _binom_tail(name) for name in _OTHER})
 
 
 def _betabinom(k: Any, n: Any, a: Any, b: Any) -> Any:
@@ -61,19 +71,19 @@ def _betabinom(k: Any, n: Any, a: Any, b: Any) -> Any:
 betabinom = discrete("betabinom", "n a b", _betabinom, _from_0_to_n)
 
 
-def _nbinom_tail(above: bool) -> Formula:
-    """Return the formula of P(K > k), or else of P(K <= k): that of n successes in n + k trials, at least."""
+def _nbinom_tail(name: str) -> Formula:
+    """Return the formula of this name: P(K <= k) is that of n successes in n + k trials, at least."""
     def tail(k: Any, n: Any, p: Any) -> Any:
-        is_low = k < 0
+        is_low, known = k < 0, (p >= 0) & (p <= 1) & (n > 0)
         following = fnp.where(is_low, 1.0, fnp.floor(k) + 1.0)
-        inside = betainc(following, n, 1.0 - p) if above else betainc(n, following, p)
-        return fnp.where(is_low & (n > 0) & (p >= 0) & (p <= 1), float(above), inside)
+        inside = BETA[name](p, n, following)
+        return fnp.where(known, fnp.where(is_low, _ends(name)[0], inside), math.nan)
     return tail
 
 
 nbinom = discrete(
     "nbinom", "n p", lambda k, n, p: fnp.log(n / (n + k)) + log_binomial(n, n + k, p, 1.0 - p), lambda k, n, p: k >= 0,
-    cdf=_nbinom_tail(False), sf=_nbinom_tail(True))
+    **{name: _nbinom_tail(name) for name in _OTHER})
 
 
 def _log_geom_tail(k: Any, p: Any) -> Any:
@@ -84,10 +94,21 @@ def _log_geom_tail(k: Any, p: Any) -> Any:
 geom = discrete(
     "geom", "p", lambda k, p: xlog1py(k - 1.0, -p) + fnp.log(p), lambda k, p: k >= 1, 1.0,
     cdf=lambda k, p: -fnp.expm1(_log_geom_tail(k, p)), logsf=_log_geom_tail)
+
+
+def _poisson_tail(name: str) -> Formula:
+    """Return the formula of this name: P(K > k) is the gamma distribution's P(X <= mu) (DLMF 8.2.4)."""
+    def tail(k: Any, mu: Any) -> Any:
+        inside = _OF_MEAN[name](fnp.floor(fnp.maximum(k, 0.0)) + 1.0, mu)
+        return fnp.where(k < 0, _ends(name)[0], inside)
+    return tail
+
+
+_OF_MEAN: dict[str, Formula] = {"cdf": gammaincc, "sf": gammainc, "logcdf": lambda a, mu: GAMMA["logsf"](mu, a),
+            "logsf": lambda a, mu: GAMMA["logcdf"](mu, a)}
 poisson = discrete(
-    "poisson", "mu", log_poisson, lambda k, mu: (k >= 0) & (fnp.floor(k) == k),
-    cdf=lambda k, mu: fnp.where(k < 0, 0.0, gammaincc(fnp.floor(fnp.maximum(k, 0.0)) + 1.0, mu)),
-    sf=lambda k, mu: fnp.where(k < 0, 1.0, gammainc(fnp.floor(fnp.maximum(k, 0.0)) + 1.0, mu)))
+    "poisson", "mu", log_poisson, lambda k, mu: (k >= 0) & (k < math.inf) & (fnp.floor(k) == k),
+    **{name: _poisson_tail(name) for name in _OTHER})
 
 
 _TINY, _FEW, _TERMS = 1e-17, 200.0, 400

@@ -9,6 +9,7 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine.ops import gamma as densities
+from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.nn.activations import log1mexp
 from fxgrad.scipy.special import betainc, erf, expit, gammainc, gammaincc, gammaln, i0e, log_ndtr, logit, ndtr, ndtri
 from fxgrad.scipy.stats.distributions import Formula, continuous, log_probability
@@ -126,20 +127,36 @@ expon = continuous(
     isf=lambda q: -fnp.log(q))
 _LOWER = _probability(lambda z, a: gammainc(a, z), 1.0)
 _UPPER = _probability(lambda z, a: gammaincc(a, z), 1.0, falling=True)
-_GAMMA = {"cdf": _LOWER, "sf": _UPPER,
+GAMMA: dict[str, Formula] = {"cdf": _LOWER, "sf": _UPPER,
           "logcdf": _log_tail(lambda z, a: (_LOWER(z, a), _UPPER(z, a)), _log_lower_gamma, 1.0, 20.0),
           "logsf": _log_tail(lambda z, a: (_UPPER(z, a), _LOWER(z, a)), _log_upper_gamma, 100.0, 20.0)}
-gamma = continuous("gamma", "a", _gamma, _positive, 1.0, **_GAMMA)
+gamma = continuous("gamma", "a", _gamma, _positive, 1.0, **GAMMA)
 chi2 = continuous(
     "chi2", "df", lambda z, df: _gamma(0.5 * z, 0.5 * df) - math.log(2.0), _positive, 1.0,
-    **{name: lambda z, df, formula=formula: formula(0.5 * z, 0.5 * df) for name, formula in _GAMMA.items()})
+    **{name: lambda z, df, formula=formula: formula(0.5 * z, 0.5 * df) for name, formula in GAMMA.items()})
 
 
 def _beta_both(z: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    """Return I(a, b) at z and its complement, by the tail on the side of z: 1 - z loses the digits of a small z."""
+    """Return I(a, b) at z and its complement, by the tail on the side of z: 1 - z loses the digits of a small z.
+
+    The upper tail is corrected for what 1 - z has lost, in its logarithm, which is nearly linear. That of the smallest
+    z is the first term of Wise's expansion, Q(a, -(b + (a-1)/2) log(1 - z)), of relative error near z^2 max(1, b z):
+    M. E. Wise, "The incomplete beta function as a contour integral and a quickly converging series for its inverse"
+    (1950).
+    """
     below, outside = z < a / (a + b), ((z < 0) | (z > 1)) & fnp.equal(a + b, a + b)
-    point = fnp.where(outside, 0.5, fnp.where(below, z, 1.0 - z))
-    tail = fnp.where(outside, 0.0, betainc(fnp.where(below, a, b), fnp.where(below, b, a), point))
+    rate = -(b + 0.5 * (a - 1.0)) * fnp.log1p(-fnp.where(outside | (z == 1), 0.5, z))
+    tiny = ~below & ~outside & (4.0 * z * z * fnp.maximum(rate, 1.0) < fnp.finfo(z.dtype).eps) & (rate < math.inf)
+    other = 1.0 - z
+    point = fnp.where(outside | tiny, 0.5, fnp.where(below, z, other))
+    first, second = (fnp.where(tiny, 1.0, fnp.where(below, *pair)) for pair in ((a, b), (b, a)))
+    tail = betainc(first, second, point)
+    usual = ~below & ~outside & ~tiny & (z < 0.5) & (tail > 0)
+    missing, safe = stop_gradient((1.0 - other) - z), fnp.where(usual, stop_gradient(tail), 1.0)
+    slope = fnp.exp(densities.log_beta_density(first, second, point)) / safe
+    tail = fnp.where(usual, tail * stop_gradient(fnp.exp(fnp.where(usual, slope * missing, 0.0))), tail)
+    by_gamma = gammaincc(fnp.where(tiny, a, 1.0), fnp.where(tiny, rate, 1.0))
+    tail = fnp.where(outside, 0.0, fnp.where(tiny, by_gamma, tail))
     return fnp.where(below, tail, 1.0 - tail), fnp.where(below, 1.0 - tail, tail)
 
 
@@ -164,12 +181,13 @@ def _log_beta_tail(below: bool) -> Any:
     return logarithm
 
 
+BETA: dict[str, Formula] = {
+    "cdf": _probability(lambda z, a, b: betainc(a, b, z), 0.5, 1.0), "sf": lambda z, a, b: _beta_both(z, a, b)[1],
+    "logcdf": _log_tail(_beta_both, _log_beta_tail(True), 0.01, 20.0, 20.0, high=1.0),
+    "logsf": _log_tail(lambda z, a, b: _beta_both(z, a, b)[::-1], _log_beta_tail(False), 0.99, 20.0, 20.0, high=1.0)}
 beta = continuous(
-    "beta", "a b", lambda z, a, b: densities.log_beta_density(a, b, z),
-    lambda z, a, b: (z >= 0) & (z <= 1), 0.5, cdf=_probability(lambda z, a, b: betainc(a, b, z), 0.5, 1.0),
-    sf=lambda z, a, b: _beta_both(z, a, b)[1],
-    logcdf=_log_tail(_beta_both, _log_beta_tail(True), 0.01, 20.0, 20.0, high=1.0),
-    logsf=_log_tail(lambda z, a, b: _beta_both(z, a, b)[::-1], _log_beta_tail(False), 0.99, 20.0, 20.0, high=1.0))
+    "beta", "a b", lambda z, a, b: densities.log_beta_density(a, b, z), lambda z, a, b: (z >= 0) & (z <= 1), 0.5,
+    **BETA)
 
 
 def _gennorm(z: Any, beta: Any) -> Any:
@@ -190,7 +208,7 @@ def _gennorm_cdf(z: Any, beta: Any) -> Any:
 
 def _gennorm_logcdf(z: Any, beta: Any) -> Any:
     near, size = _gennorm_size(z, beta)
-    left = _GAMMA["logsf"](size, 1.0 / beta) - math.log(2.0)
+    left = GAMMA["logsf"](size, 1.0 / beta) - math.log(2.0)
     far = fnp.where(z < 0, left, fnp.log1p(-0.5 * gammaincc(1.0 / beta, size)))
     return fnp.where(near, fnp.log(0.5 + fnp.where(near, z, 0.0) * fnp.exp(_gennorm(0.0, beta))), far)
 
