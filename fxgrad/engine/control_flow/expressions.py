@@ -16,6 +16,7 @@ from fxgrad.engine.control_flow.names import FunctionNode, arrays_of, dotted, ha
 from fxgrad.engine.control_flow.nodes import call_operator, constant, load, make_lambda, operator, placed, store, thunk
 from fxgrad.engine.control_flow.optional import compared_with_none, is_none, names_set_if
 from fxgrad.engine.control_flow.rows import LastRows, NumberedRows, is_transposed
+from fxgrad.engine.control_flow.texts import joined_text
 from fxgrad.engine.user_source import copy_tree, walk_tree
 
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
@@ -274,8 +275,8 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self._changing_call(node, node.func, target)
         prints = isinstance(node.func, ast.Name) and node.func.id == "print"
         callee, lent = ("", []) if prints else (self._name_callee(node), self._lent(node))
-        node.args = [self._formatted(each) if prints and isinstance(each, ast.JoinedStr) else self._argument(each, node)
-                     for each in node.args]
+        node.args = [self._argument(each, node) if text is None else self._formatted(text)
+                     for each in node.args for text in [joined_text(each) if prints else None]]
         for keyword in node.keywords:
             keyword.value = self._argument(keyword.value, node)
         if lent:
@@ -448,10 +449,18 @@ class ExpressionRewriter(ast.NodeTransformer):
         return node
 
     def _formatted(self, node: ast.JoinedStr) -> ast.expr:
-        """Return the argument of `print` or `assert` for an f-string: its parts, since values may be printed later."""
+        """Return the argument of `print` or `assert` for an f-string: its parts, since values may be printed later.
+
+        A part that converts to an integer first, as of "%d", has `i` for the conversion.
+        """
         parts: list[ast.expr] = []
-        for each in node.values:
-            if isinstance(each, ast.FormattedValue):
+        values = [*node.values]
+        while values:
+            each = values.pop(0)
+            inner = joined_text(each.value) if isinstance(each, ast.FormattedValue) and not each.format_spec else None
+            if inner is not None:
+                values[:0] = inner.values
+            elif isinstance(each, ast.FormattedValue):
                 spec = constant("", each) if each.format_spec is None else self.visit(each.format_spec)
                 conversion = "" if each.conversion == -1 else chr(each.conversion)
                 parts.append(placed(ast.Tuple([self.visit(each.value), spec, constant(

@@ -19,6 +19,7 @@ from fxgrad.engine.control_flow.changes import (
     changes_in,
     changes_until_rebound,
     may_change,
+    name_outputs,
     outer_places,
     rebound_names,
     second_names,
@@ -61,6 +62,7 @@ from fxgrad.engine.user_source import copy_tree, walk_tree
 
 def rewrite(node: FunctionNode) -> FunctionNode:
     """Return the function with operators in the place of control flow; the tree is not used otherwise."""
+    name_outputs(node)
     return _Rewriter(node).function(node)
 
 
@@ -427,10 +429,14 @@ class _Rewriter(ExpressionRewriter, ast.NodeTransformer):  # the linter knows vi
         return node
 
     def visit_Raise(self, node: ast.Raise) -> Any:
-        self.generic_visit(node)
-        if node.exc is None:
+        given = node.exc
+        if given is None:
             return [run_operator("raising", [], node), node]
-        node.exc = call_operator("raising", [node.exc], node.exc)
+        kind = thunk(copy_tree(given.func if isinstance(given, ast.Call) else given))
+        source = constant(ast.unparse(given), given)
+        self.generic_visit(node)
+        assert node.exc is not None
+        node.exc = call_operator("raising", [thunk(node.exc), kind, source], given)
         return node
 
 

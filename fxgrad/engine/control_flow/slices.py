@@ -50,7 +50,7 @@ def item(container: Any, index: Any) -> Any:
         return select(container, index)
     if isinstance(container, np.ndarray) or (type(container) is Tracer and container.shape):
         return _read(container, index)
-    raise refuse_bound()
+    raise refuse_bound(container)
 
 
 def refuse_chosen_places(index: Any) -> None:
