@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import functools
 import itertools
@@ -309,7 +310,8 @@ class ExpressionRewriter(ast.NodeTransformer):
     def _argument(self, node: ast.expr, of: ast.Call) -> ast.expr:
         """Return an argument of a call, which a container may store."""
         stores = isinstance(of.func, ast.Attribute) and of.func.attr in STORING_METHODS
-        visited: ast.expr = self._stored(node) if stores else self.visit(node)
+        visited: ast.expr = self._stored(node) if stores else self._new_containers(node) if _may_change_arguments(
+            of.func) else self.visit(node)
         return visited
 
     def _lent(self, node: ast.Call) -> list[ast.expr]:
@@ -383,7 +385,9 @@ class ExpressionRewriter(ast.NodeTransformer):
         is_new = (isinstance(value, (*_DISPLAYS, ast.BinOp)) and any(
             isinstance(each, _DISPLAYS) for each in walk_tree(value))) or (
             isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice))
-        return call_operator("fresh", [visited], value) if is_new else visited
+        may_be = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and not any(
+            isinstance(each, ast.Constant) for each in (value.left, value.right))
+        return call_operator("fresh" if is_new else "fresh_list", [visited], value) if is_new or may_be else visited
 
     def _stored(self, value: ast.expr) -> ast.expr:
         """Return an argument that a container stores, or whose items it stores: displays in it are known to be new."""
@@ -468,6 +472,12 @@ class ExpressionRewriter(ast.NodeTransformer):
             else:
                 parts.append(each)
         return call_operator("text", parts, node)
+
+
+def _may_change_arguments(function: ast.expr) -> bool:
+    """Return whether a function may be one of the user's, which may change lists that are made for it."""
+    parts = dotted(function)
+    return parts[:1] != ["np"] and parts[:1] != ["numpy"] and not (len(parts) == 1 and hasattr(builtins, parts[0]))
 
 
 def is_display(node: ast.expr) -> bool:

@@ -38,7 +38,7 @@ from fxgrad.engine.control_flow.conditions import (
     unset,
     without_traced_bools,
 )
-from fxgrad.engine.control_flow.containers import fresh
+from fxgrad.engine.control_flow.containers import fresh, fresh_list
 from fxgrad.engine.control_flow.effects import rebinding
 from fxgrad.engine.control_flow.growing import item
 from fxgrad.engine.control_flow.items import attributed, mutable
@@ -50,9 +50,9 @@ from fxgrad.engine.control_flow.variables import forget
 
 __all__ = [
     "acted", "argument", "as_number", "assertion", "attribute", "attributed", "augmented", "boolean", "called",
-    "changing", "compared", "contains", "counted", "depth", "ended", "entered", "for_", "forget", "fresh", "given_back",
-    "if_", "if_expression", "in_try", "index", "is_none", "is_same", "is_true", "item", "kept", "known", "known_filter",
-    "mutable", "not_", "not_raising", "numbered", "passed", "place", "raised_flag", "raising", "rebinding", "reduced",
-    "refusals", "returned", "sequence", "shown", "slots", "store_row", "stored", "text", "unset", "value_of",
-    "value_set", "while_", "with_values", "without_traced_bools",
+    "changing", "compared", "contains", "counted", "depth", "ended", "entered", "for_", "forget", "fresh", "fresh_list",
+    "given_back", "if_", "if_expression", "in_try", "index", "is_none", "is_same", "is_true", "item", "kept", "known",
+    "known_filter", "mutable", "not_", "not_raising", "numbered", "passed", "place", "raised_flag", "raising",
+    "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots", "store_row", "stored", "text",
+    "unset", "value_of", "value_set", "while_", "with_values", "without_traced_bools",
 ]

@@ -395,7 +395,8 @@ class _Rewriter(ExpressionRewriter, ast.NodeTransformer):  # the linter knows vi
     def visit_Return(self, node: ast.Return) -> Any:
         _keep_none(node.value)
         if node.value is not None:
-            node.value = self._new_containers(node.value) if is_display(node.value) else self.visit(node.value)
+            is_new = is_display(node.value) or isinstance(node.value, ast.Subscript | ast.BinOp)
+            node.value = self._new_containers(node.value) if is_new else self.visit(node.value)
         return node
 
     def _returned(self, value: ast.expr) -> ast.expr:
