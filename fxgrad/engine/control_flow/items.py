@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import numpy as fnp
-from fxgrad.engine import tree
+from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.aliases import may_be
 from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
 from fxgrad.engine.control_flow.containers import note_change
@@ -32,6 +32,13 @@ from fxgrad.errors import ControlFlowError
 from fxgrad.numpy.indexing import getitem
 
 # --- items that are read ----------------------------------------------------------------------------------------------
+
+
+def number_name(value: Any) -> str:
+    """Return the name of the type of Python's that a traced value stands for a number of; "" for arrays and others."""
+    if type(value) is not Tracer or value.shape or not value.weak_type:
+        return ""
+    return {"b": "bool", "f": "float", "c": "complex"}.get(dtypes.kind_of(value.dtype), "int")
 
 
 def select(container: Any, index: Any) -> Any:

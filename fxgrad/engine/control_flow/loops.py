@@ -154,8 +154,8 @@ class _Loop:
         self.values: dict[str, Flat | None] = {}
         self.kept: dict[str, dict[int, Any]] = {}
         self.outer: dict[str, dict[int, Any]] = {}
-        self.unset = {name for name in self.names if before[name] is UNSET and not is_generated(name) and not (
-            guaranteed and name not in names.turn)}
+        self.unset = {name for name in self.names if before[name] is UNSET and not is_generated(name)}
+        self.guaranteed = guaranteed
         for name in self.names:
             value = before[name]
             self.values[name] = None if value is UNSET else self._begin(name, value)
@@ -213,7 +213,7 @@ class _Loop:
     For lists that get shorter, the places of their items.
     """
     unset: set[str]
-    """Names without a value before the loop that a turn may read, or code after a loop without turns."""
+    """Names without a value before the loop: a turn may not read them first, nor code after a loop without turns."""
     missing: frozenset[str] = frozenset()
     """Names whose value before the loop is none, or not used: they get one in its first turn."""
 
@@ -351,7 +351,7 @@ class _Loop:
                     continue  # it is set, or a `return` gives it, only where Python knows not to run
                 raise refuse(f"`{name}` is deleted in a turn of this `{self.what}`, whose number of turns is traced. "
                              "Leave it, or set it again in the turn")
-            if before is None and name in self.unset:
+            if before is None and name in self.unset and not self.guaranteed:
                 raise self._refuse_unset(name)
             is_unused = name in self.set_first - self.missing and not _fits(before, flat)
             if before is None or is_unused:

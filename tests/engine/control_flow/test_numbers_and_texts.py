@@ -280,3 +280,32 @@ def test_lists_of_traced_length_are_refused(function: Any, text: str) -> None:
 
 def test_a_slice_of_the_array_of_a_list_has_a_traced_bound() -> None:
     assert float(jit(python_control_flow(lambda n: np.sum(np.array([1.0, 2.0, 3.0])[:n])))(2)) == 3.0
+
+
+# --- items of numbers -------------------------------------------------------------------------------------------------
+
+
+def set_to_zero(x):
+    try:
+        x = x + 0.0
+        x[abs(x) < 1e-3] = 0.0
+    except TypeError:
+        if abs(x) < 1e-3:
+            x = 0.0
+    return x
+
+
+def greater_than_zero(x):
+    try:
+        return np.sum(x[x > 0])
+    except TypeError:
+        return max(x, 0.0)
+
+
+@pytest.mark.parametrize("function", [set_to_zero, greater_than_zero])
+def test_numbers_have_no_items(function: Any) -> None:
+    compiled = jit(python_control_flow(function))
+    for x in (1e-4, 2.0, np.array([1e-4, -2.0])):
+        np.testing.assert_array_equal(compiled(x), function(x))
+    with pytest.raises(TypeError, match=r"^'float' object is not subscriptable"):
+        jit(python_control_flow(lambda x, k: x[k]))(1.0, 2)

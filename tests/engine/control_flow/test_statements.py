@@ -665,3 +665,35 @@ def test_a_name_without_a_value_may_be_read_where_python_does_not_go():
     assert float(jit(python_control_flow(sets_a_name_where_python_does_not_go))(1.0)) == pytest.approx(2**0.5)
     with pytest.raises(ControlFlowError, match=r"^`last` has no value before this `for`, whose number of turns"):
         jit(python_control_flow(reads_a_name_of_the_last_turn))(1.0, 3)
+
+
+def returns_before_it_sets_a_name(x):
+    for _ in range(50):
+        if x == 0:
+            return 0.0
+        y = 0.5 * (x + 2 / x)
+        square = y * y
+        if abs(y - x) < 1e-9:
+            break
+        x = y
+    return square
+
+
+def reads_a_name_that_the_first_turn_has_not(x):
+    for k in range(50):
+        if k > 0:
+            x += before  # noqa: F821
+        before = x  # noqa: F841
+        x = 0.5 * (x + 2 / x)
+        if x < 1.5:
+            break
+    return x
+
+
+def test_a_loop_may_return_before_it_sets_a_name():
+    compiled = jit(python_control_flow(returns_before_it_sets_a_name))
+    assert [float(compiled(x)) for x in (1.0, 0.0)] == pytest.approx([2.0, 0.0])
+    batched = vmap(python_control_flow(returns_before_it_sets_a_name))
+    assert [*batched(np.array([1.0, 0.0]))] == pytest.approx([2.0, 0.0])
+    with pytest.raises(ControlFlowError, match=r"^`before` has no value before this `for`"):
+        jit(python_control_flow(reads_a_name_that_the_first_turn_has_not))(1.0)
