@@ -16,6 +16,7 @@ from fxgrad.engine.control_flow.blocks import refuse_in_try
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.user_lines import at_user_line
 
 
 def power(base: Any, exp: Any, mod: Any = None) -> Any:
@@ -89,7 +90,7 @@ def _require(condition: Any, kind: type[Exception], message: str) -> None:
     if type(condition) is Tracer:
         check_raise(condition, kind, message)
     elif not condition:
-        raise kind(message)
+        raise kind(at_user_line(message))
 
 
 _LARGEST_FACTOR = math.isqrt(2**63 - 1)
