@@ -27,7 +27,6 @@ from fxgrad.engine.control_flow.items import (
     from_front,
     has_unknown_bound,
     mutable,
-    number_name,
     select_place,
 )
 from fxgrad.engine.control_flow.ownership import (
@@ -101,8 +100,6 @@ def stored(variable: FunctionType, name: str, is_parameter: bool, depth: int | N
         return value.place_at(depth)
     if type(value) is OptionalValue:
         value = cell_of(variable).cell_contents = value_set(value, name, is_certain=False)
-    if (number := number_name(value)):
-        raise TypeError(at_user_line(f"{number!r} object does not support item assignment"))
     if not (is_array(value) if current.get() is not None else _is_result(value)):
         return value
     return ArrayItems(cell_of(variable), name, is_parameter, depth)

@@ -96,7 +96,7 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         if not isinstance(node.ctx, ast.Load):
-            node.value = call_operator("mutable", [self._place(node.value)], node.value)
+            node.value = call_operator("itemized", [self._place(node.value)], node.value)
             node.slice = self.visit(node.slice)
             return node
         node.value = self.visit(node.value)
@@ -276,8 +276,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self._changing_call(node, node.func, target)
         prints = isinstance(node.func, ast.Name) and node.func.id == "print"
         callee, lent = ("", []) if prints else (self._name_callee(node), self._lent(node))
-        node.args = [self._argument(each, node) if text is None else self._formatted(text)
-                     for each in node.args for text in [joined_text(each) if prints else None]]
+        node.args = [self._printed(each) if prints else self._argument(each, node) for each in node.args]
         for keyword in node.keywords:
             keyword.value = self._argument(keyword.value, node)
         if lent:
@@ -287,6 +286,22 @@ class ExpressionRewriter(ast.NodeTransformer):
         if callee:
             node.func = placed(ast.NamedExpr(store(callee, node), node.func), node.func)
         return node
+
+    def _printed(self, node: ast.expr) -> ast.expr:
+        """Return an argument of `print`: an f-string for a text of traced values, else with texts as they are."""
+        text = joined_text(node)
+        if text is not None:
+            return self._formatted(text)
+        makes_text = not has_walrus(node) and any(
+            (isinstance(each, ast.Name) and each.id in ("str", "repr", "format")) or (
+                isinstance(each, ast.Attribute) and each.attr == "format") for each in walk_tree(node))
+        visited: ast.expr = self.visit(node)
+        if not makes_text:
+            return visited
+        if isinstance(node, ast.Starred):
+            node.value = call_operator("as_they_are", [thunk(node.value)], node)
+            return node
+        return call_operator("as_they_are", [thunk(visited)], node)
 
     def _changing_call(self, node: ast.Call, function: ast.Attribute, target: ast.expr) -> ast.expr:
         """Return a call that changes an array, which is the owner of the method, or an argument."""

@@ -28,6 +28,7 @@ from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.frontend.views import is_view
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ControlFlowError
 from fxgrad.numpy.indexing import getitem
 
@@ -143,6 +144,13 @@ def mutable(target: Any) -> Any:
     if type(target) in (list, dict) and note_change(target):
         return ListItems(target) if type(target) is list else target
     return _only_of_block(target)
+
+
+def itemized(target: Any) -> Any:
+    """Return the same for an object of which an item is assigned, which numbers do not have."""
+    if (name := number_name(target)):
+        raise TypeError(at_user_line(f"{name!r} object does not support item assignment"))
+    return mutable(target)
 
 
 def attributed(target: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -90,9 +90,23 @@ def shown(value: Any) -> Any:
 
 def text_of(function: Callable[..., str], /, *args: Any, **kwargs: Any) -> str:
     """Return the text that `str`, `repr`, `format` or the method `format` makes; raise as for an f-string."""
-    if any(map(is_unknown, tree.leaves((args, kwargs)))):
+    if not _is_printed.get() and any(map(is_unknown, tree.leaves((args, kwargs)))):
         raise _without_digits(f"{function.__name__}() makes text of a traced value")
     return function(*args, **kwargs)
+
+
+_is_printed: ContextVar[bool] = ContextVar("is_printed", default=False)
+"""Whether a text is only printed, where that of a tracer says how to print the value."""
+
+
+def as_they_are(argument: Callable[[], Any]) -> Any:
+    """Return an argument of `print`, in which texts of tracers may stand; of an iterator the items."""
+    token = _is_printed.set(True)
+    try:
+        value = argument()
+        return [*value] if isinstance(value, Iterator) else value
+    finally:
+        _is_printed.reset(token)
 
 
 def _without_digits(what: str) -> ControlFlowError:

@@ -74,6 +74,18 @@ def test_printed_texts_are_made_when_the_program_runs(function: Any) -> None:
     assert found.getvalue() == wanted.getvalue()
 
 
+def prints_texts_in_other_expressions(x):
+    print(", ".join(map(str, [x, 1])), *map(repr, [x]), "{x}".format(x=x), [str(each) for each in (x, 2)])
+    return x
+
+
+def test_print_takes_texts_of_tracers_that_are_parts_of_other_expressions() -> None:
+    shown = io.StringIO()
+    with redirect_stdout(shown):
+        assert float(jit(python_control_flow(prints_texts_in_other_expressions))(2.5)) == 2.5
+    assert shown.getvalue().count("Tracer(") == 4
+
+
 def raises_with_a_text(x):
     turn = 0
     while turn < 3:
