@@ -280,7 +280,7 @@ def bucket(n):
 
 
 @pytest.mark.parametrize(("function", "text"), [
-    (filtered, r"^the condition of filter\(\) is traced, and so would be the length of its list\. Make an array"),
+    (filtered, r"^the condition of filter\(\) is traced, and so would be the length of what it makes\."),
     (part_of_a_list, r"^a bound of this slice of a list is traced, .* x = np\.array\(xs\), and write x\[a:b\]"),
     (part_assigned, r"^a bound of this slice of a list is traced, "),
     (bucket, "^a traced index selects from a list whose items are not arrays of one shape"),
