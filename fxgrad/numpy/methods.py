@@ -38,6 +38,7 @@ from fxgrad.numpy import (
     shaping,
     statistics,
 )
+from fxgrad.numpy.number_methods import number_methods
 from fxgrad.numpy.numpy_semantics import FUNCTIONS, WIDENED
 from fxgrad.numpy.updates import Updates
 
@@ -193,7 +194,7 @@ def attach_tracer_methods() -> None:
     members |= {name: property(function) for name, function in _PROPERTIES.items()}
     members |= {name: replay_calls(function, views=note_view if name in VIEWS else None)
                 for name, function in METHODS.items()}
-    members |= inplace.mutating_methods()
+    members |= inplace.mutating_methods() | number_methods()
     members |= {
         "__getitem__": replay_calls(indexing.getitem, views=note_item_view), "__iter__": _iterate,
         "__contains__": _contains,

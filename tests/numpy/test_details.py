@@ -384,3 +384,6 @@ def test_python_integers_beyond_64_bits() -> None:
     for function in (fnp.bitwise_count, fnp.sum, lambda n: fnp.maximum(n, 2)):
         with pytest.raises(OverflowError, match="does not fit int64"):
             function(2**70)
+    for function in (lambda n: n + 2**70, lambda n: n == 2**70, lambda n: 2**70 - n):
+        with pytest.raises(OverflowError, match=r"does not fit int64, .*\n  at test_details\.py:"):
+            fxgrad.jit(function)(3)

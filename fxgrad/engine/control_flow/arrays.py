@@ -191,8 +191,8 @@ def augmented(variable: FunctionType, name: str, value: Any) -> None:
             raise refuse(f"an operator such as += changes the array of `{name}` in place inside {around.text}, and "
                          f"another name may hold that array. Write {name} = {name} + ...")
         mutable(target)
-        if type(target) is not Tracer or not count_marks(target):
-            return  # in the first turn of a loop, Python would count the mark too
+        if type(target) is not Tracer or not (count_marks(target) or type(getattr(target, "viewed", None)) is Tracer):
+            return  # in the first turn of a loop, Python would count the mark too, and always what it is a view of
     cell = cell_of(variable)
     del target
     if is_sole(cell):

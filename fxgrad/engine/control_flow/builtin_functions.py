@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import dataclasses
 import functools
@@ -276,6 +277,14 @@ def _items_of(iterable: Any) -> list[Any]:
     return [*(iterable.plain() if isinstance(iterable, Sequences) else iterable)]
 
 
+def _bisected(function: Any, items: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return `bisect.bisect(items, value)` of traced numbers too."""
+    if args or kwargs or not isinstance(items, list | tuple | np.ndarray | Tracer) or not _is_traced((value, items)):
+        return function(items, value, *args, **kwargs)
+    side = "left" if function is bisect.bisect_left else "right"
+    return as_int(fnp.searchsorted(stacked(items) if isinstance(items, list | tuple) else items, value, side=side))
+
+
 # --- methods of lists -------------------------------------------------------------------------------------------------
 
 
@@ -316,5 +325,7 @@ def _remove(owner: list[Any], value: Any, /) -> None:
 
 
 replacements.update({
+    bisect.bisect_left: functools.partial(_bisected, bisect.bisect_left),
+    bisect.bisect_right: functools.partial(_bisected, bisect.bisect_right),
     len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all, sorted: _sorted,
     list.sort: _sort, list.pop: _pop, list.index: _index, list.count: _count, list.remove: _remove})

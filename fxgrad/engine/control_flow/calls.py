@@ -14,9 +14,9 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import tree
-from fxgrad.engine.control_flow.arrays import ArrayItems, value_set
+from fxgrad.engine.control_flow.arrays import ArrayItems, Part, value_set
 from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
-from fxgrad.engine.control_flow.conditions import is_none
+from fxgrad.engine.control_flow.conditions import is_none, known_filter
 from fxgrad.engine.control_flow.containers import fresh
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
 from fxgrad.engine.control_flow.effects import check_effect, check_method, check_next
@@ -26,7 +26,7 @@ from fxgrad.engine.control_flow.lending import Argument, lending, shifted
 from fxgrad.engine.control_flow.mutators import STORING_METHODS, changes_first, is_ufunc_at, new_elements
 from fxgrad.engine.control_flow.names import OPERATORS
 from fxgrad.engine.control_flow.numbers import FUNCTIONS, TYPES, function_of_math, is_instance, numpy_number
-from fxgrad.engine.control_flow.printing import printed
+from fxgrad.engine.control_flow.printing import printed, text_of
 from fxgrad.engine.control_flow.sequences import SEQUENCES, plain_enumerate
 from fxgrad.engine.control_flow.slice_functions import OF_ARRAYS
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, takes
@@ -147,6 +147,8 @@ def _called_builtin(function: Any) -> Any:
         return functools.partial(_changing_first, function)
     check_method(function)
     owner, name = function.__self__, function.__name__
+    if type(owner) is str and name == "format":
+        return functools.partial(text_of, function)
     if type(owner) is list and (method := getattr(list, name, None)) in replacements:
         return functools.partial(replacements[method], owner)
     if type(owner) in (list, dict) and name == "copy":
@@ -164,6 +166,8 @@ def _called_class(kind: type, depth: int, arguments: Sequence[Argument]) -> Any:
     begin = getattr(kind, "__init__", None)
     if type(kind) is type and type(begin) is FunctionType and kind.__new__ is object.__new__:
         return functools.partial(_instance, kind, called(begin, depth, *shifted(arguments, 1)))
+    if kind.__module__ == "itertools":
+        return _making(functools.partial(_mapped, kind))
     if kind in (list, dict, set, zip, reversed) or kind.__module__ != "builtins":
         return _making(kind)
     return kind
@@ -213,6 +217,19 @@ def _with_converted_functions(function: Any, *args: Any, **kwargs: Any) -> Any:
                     **kwargs)
 
 
+def _mapped(kind: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return `map(function, ...)` or an iterator of itertools, whose arguments may be functions or types to call."""
+    return _with_converted_functions(
+        kind, *[replacements[each] if isinstance(each, type) and each in replacements else each for each in args],
+        **kwargs)
+
+
+def _filtered(function: Any, items: Any) -> Any:
+    """Return `filter(function, items)`, of which Python must know what it keeps."""
+    of_item = (lambda each: each) if function is None else called(function)
+    return filter(lambda each: known_filter(of_item(each), "the condition of filter()"), items)
+
+
 def _call_numpy(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Return `function(*args)` of NumPy; it does not see by itself that a list holds traced numbers."""
     for changed in (*(args[:1] if changes_first(function) else ()), kwargs.get("out")):
@@ -240,7 +257,7 @@ def changing(owner: Any, name: str) -> Any:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         out = kwargs.get("out")
-        if type(out) is ArrayItems:
+        if isinstance(out, ArrayItems | Part):
             del kwargs["out"]
             if isinstance(function, np.ufunc) and "where" in kwargs:
                 result = written(function, out.value, *args, **kwargs)
@@ -297,5 +314,6 @@ def _refuse_recursion(function: FunctionType, found: FunctionType) -> None:
 
 replacements: dict[Any, Any] = {
     print: printed, isinstance: is_instance, next: _next, iter: _making(iter), enumerate: _making(plain_enumerate),
-    **{each: functools.partial(_with_converted_functions, each) for each in (map, filter)}, **FUNCTIONS, **TYPES}
+    map: functools.partial(_mapped, map), filter: _filtered,
+    **{each: functools.partial(text_of, each) for each in (str, repr, ascii, format)}, **FUNCTIONS, **TYPES}
 """What is called in the place of functions and types; `builtin_functions.py` adds those that call functions here."""

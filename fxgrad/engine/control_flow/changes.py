@@ -9,6 +9,8 @@ import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from fxgrad.engine.control_flow.mutators import FOLLOWED_FUNCTIONS, FOLLOWED_METHODS
 from fxgrad.engine.control_flow.names import (
     FUNCTIONS,
@@ -25,6 +27,7 @@ from fxgrad.engine.control_flow.names import (
     read_names,
     walk_scope,
 )
+from fxgrad.engine.control_flow.nodes import placed
 from fxgrad.engine.user_source import walk_tree
 
 
@@ -63,6 +66,23 @@ def changed_by_call(node: ast.Call) -> ast.expr | None:
         elif function.attr in FOLLOWED_FUNCTIONS and node.args:
             target = node.args[0]
     return target if isinstance(target, ast.Name | ast.Attribute | ast.Subscript) else None
+
+
+def name_outputs(function: ast.AST) -> None:
+    """Give the arrays that functions of NumPy's store results in their keyword: `np.add(x, y, z)` has `out=z`."""
+    for node in walk_tree(function):
+        if not isinstance(node, ast.Call) or len(module := dotted(node.func)) != 2 or module[0] not in ("np", "numpy"):
+            continue
+        if len(node.args) == _OPERANDS.get(module[1], -2) + 1 and not any(
+                isinstance(each, ast.Starred) for each in node.args) and "out" not in [
+                    each.arg for each in node.keywords]:
+            output = node.args.pop()
+            node.keywords.append(placed(ast.keyword("out", output), output))
+
+
+_OPERANDS = {"clip": 3, "dot": 2, **{name: function.nin for name, function in vars(np).items()
+                                    if isinstance(function, np.ufunc) and function.nout == 1}}
+"""The number of operands of functions of NumPy's that take one more argument by position, `out`."""
 
 
 def passed_names(nodes: Nodes) -> list[tuple[str, ast.expr, int | str]]:

@@ -201,23 +201,36 @@ def _check(condition: Any, message: Thunk | None, source: str, kind: type[BaseEx
     try:
         given = "assertion failed" if message is None else message()
         text = given if isinstance(given, Text | np.ndarray) or type(given) is Tracer else str(given)
-    except FxgradError:
+    except Exception:  # noqa: BLE001  (Python makes the text only if the check fails)
         text = source
     form, values = template(text)
     check_raise(condition, kind, form, *values)
 
 
-def raising(error: Any = None) -> Any:
-    """Return an exception that is about to be raised; raise a refusal if no check can take its place."""
+def raising(error: Thunk | None = None, kind: Thunk | None = None, source: str = "") -> Any:
+    """Return an exception that is about to be raised; raise a refusal if no check can take its place.
+
+    `kind` gives it without its text, whose place `source` takes if it has traced values.
+    """
     around = block.get()
+    made = None
+    if error is not None and kind is not None:
+        try:
+            made = error()
+        except FxgradError:
+            found = _class_of(kind)
+            if around is None or found is None:
+                raise
+            made = found.__new__(found)
+            made.args = (source,)
     if around is None:
-        return error
+        return made
     if error is None or not around.is_side:
         raise refuse(f"`raise` stands inside {around.text}: the block is traced whether it runs or not, so the "
                      "exception cannot depend on the condition. Give the `raise` an `if` of its own with a traced "
                      "condition, which becomes a check; or return a NaN or a flag, and raise outside of the compiled "
                      "function")
-    around.raised = error() if isinstance(error, type) else error
+    around.raised = made() if isinstance(made, type) else made
     return around.raised
 
 
@@ -228,10 +241,10 @@ def known(value: Any, what: str) -> Any:
     return value
 
 
-def known_filter(value: Any) -> Any:
+def known_filter(value: Any, what: str = "the filter of a comprehension") -> Any:
     """Return whether a comprehension keeps an item, which Python must know."""
     if is_unknown(value):
-        raise refuse("the filter of a comprehension is traced, and so would be the length of what it makes. Only lists "
+        raise refuse(f"{what} is traced, and so would be the length of what it makes. Only lists "
                      "of numbers, of arrays of one shape, or of tuples of these may have one: [v for v in x if v > 0]")
     return value
 

@@ -45,6 +45,11 @@ def fresh(container: Any) -> Any:
     return container
 
 
+def fresh_list(value: Any) -> Any:
+    """Return the value of an addition, which may be a list that was just made."""
+    return fresh(value) if type(value) is list else value
+
+
 def is_made_here(container: Any) -> bool:
     """Return whether converted code made a container, by itself or as an item."""
     return _holds({id(each): each for each in made_containers()}, container)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 import functools
 import itertools
@@ -16,6 +17,7 @@ from fxgrad.engine.control_flow.names import FunctionNode, arrays_of, dotted, ha
 from fxgrad.engine.control_flow.nodes import call_operator, constant, load, make_lambda, operator, placed, store, thunk
 from fxgrad.engine.control_flow.optional import compared_with_none, is_none, names_set_if
 from fxgrad.engine.control_flow.rows import LastRows, NumberedRows, is_transposed
+from fxgrad.engine.control_flow.texts import joined_text
 from fxgrad.engine.user_source import copy_tree, walk_tree
 
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
@@ -94,7 +96,7 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         if not isinstance(node.ctx, ast.Load):
-            node.value = call_operator("mutable", [self._place(node.value)], node.value)
+            node.value = call_operator("itemized", [self._place(node.value)], node.value)
             node.slice = self.visit(node.slice)
             return node
         node.value = self.visit(node.value)
@@ -274,8 +276,7 @@ class ExpressionRewriter(ast.NodeTransformer):
             return self._changing_call(node, node.func, target)
         prints = isinstance(node.func, ast.Name) and node.func.id == "print"
         callee, lent = ("", []) if prints else (self._name_callee(node), self._lent(node))
-        node.args = [self._formatted(each) if prints and isinstance(each, ast.JoinedStr) else self._argument(each, node)
-                     for each in node.args]
+        node.args = [self._printed(each) if prints else self._argument(each, node) for each in node.args]
         for keyword in node.keywords:
             keyword.value = self._argument(keyword.value, node)
         if lent:
@@ -285,6 +286,22 @@ class ExpressionRewriter(ast.NodeTransformer):
         if callee:
             node.func = placed(ast.NamedExpr(store(callee, node), node.func), node.func)
         return node
+
+    def _printed(self, node: ast.expr) -> ast.expr:
+        """Return an argument of `print`: an f-string for a text of traced values, else with texts as they are."""
+        text = joined_text(node)
+        if text is not None:
+            return self._formatted(text)
+        makes_text = not has_walrus(node) and any(
+            (isinstance(each, ast.Name) and each.id in ("str", "repr", "format")) or (
+                isinstance(each, ast.Attribute) and each.attr == "format") for each in walk_tree(node))
+        visited: ast.expr = self.visit(node)
+        if not makes_text:
+            return visited
+        if isinstance(node, ast.Starred):
+            node.value = call_operator("as_they_are", [thunk(node.value)], node)
+            return node
+        return call_operator("as_they_are", [thunk(visited)], node)
 
     def _changing_call(self, node: ast.Call, function: ast.Attribute, target: ast.expr) -> ast.expr:
         """Return a call that changes an array, which is the owner of the method, or an argument."""
@@ -308,7 +325,8 @@ class ExpressionRewriter(ast.NodeTransformer):
     def _argument(self, node: ast.expr, of: ast.Call) -> ast.expr:
         """Return an argument of a call, which a container may store."""
         stores = isinstance(of.func, ast.Attribute) and of.func.attr in STORING_METHODS
-        visited: ast.expr = self._stored(node) if stores else self.visit(node)
+        visited: ast.expr = self._stored(node) if stores else self._new_containers(node) if _may_change_arguments(
+            of.func) else self.visit(node)
         return visited
 
     def _lent(self, node: ast.Call) -> list[ast.expr]:
@@ -384,7 +402,9 @@ class ExpressionRewriter(ast.NodeTransformer):
         is_new = (isinstance(value, (*_DISPLAYS, ast.BinOp)) and any(
             isinstance(each, _DISPLAYS) for each in walk_tree(value))) or (
             isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice))
-        return call_operator("fresh", [visited], value) if is_new else visited
+        may_be = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and not any(
+            isinstance(each, ast.Constant) for each in (value.left, value.right))
+        return call_operator("fresh" if is_new else "fresh_list", [visited], value) if is_new or may_be else visited
 
     def _stored(self, value: ast.expr) -> ast.expr:
         """Return an argument that a container stores, or whose items it stores: displays in it are known to be new."""
@@ -450,10 +470,18 @@ class ExpressionRewriter(ast.NodeTransformer):
         return node
 
     def _formatted(self, node: ast.JoinedStr) -> ast.expr:
-        """Return the argument of `print` or `assert` for an f-string: its parts, since values may be printed later."""
+        """Return the argument of `print` or `assert` for an f-string: its parts, since values may be printed later.
+
+        A part that converts to an integer first, as of "%d", has `i` for the conversion.
+        """
         parts: list[ast.expr] = []
-        for each in node.values:
-            if isinstance(each, ast.FormattedValue):
+        values = [*node.values]
+        while values:
+            each = values.pop(0)
+            inner = joined_text(each.value) if isinstance(each, ast.FormattedValue) and not each.format_spec else None
+            if inner is not None:
+                values[:0] = inner.values
+            elif isinstance(each, ast.FormattedValue):
                 spec = constant("", each) if each.format_spec is None else self.visit(each.format_spec)
                 conversion = "" if each.conversion == -1 else chr(each.conversion)
                 parts.append(placed(ast.Tuple([self.visit(each.value), spec, constant(
@@ -461,6 +489,12 @@ class ExpressionRewriter(ast.NodeTransformer):
             else:
                 parts.append(each)
         return call_operator("text", parts, node)
+
+
+def _may_change_arguments(function: ast.expr) -> bool:
+    """Return whether a function may be one of the user's, which may change lists that are made for it."""
+    parts = dotted(function)
+    return parts[:1] != ["np"] and parts[:1] != ["numpy"] and not (len(parts) == 1 and hasattr(builtins, parts[0]))
 
 
 def is_display(node: ast.expr) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import numpy as fnp
-from fxgrad.engine import tree
+from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.aliases import may_be
 from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
 from fxgrad.engine.control_flow.containers import note_change
@@ -28,16 +28,24 @@ from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.frontend.views import is_view
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ControlFlowError
 from fxgrad.numpy.indexing import getitem
 
 # --- items that are read ----------------------------------------------------------------------------------------------
 
 
+def number_name(value: Any) -> str:
+    """Return the name of the type of Python's that a traced value stands for a number of; "" for arrays and others."""
+    if type(value) is not Tracer or value.shape or not value.weak_type:
+        return ""
+    return {"b": "bool", "f": "float", "c": "complex"}.get(dtypes.kind_of(value.dtype), "int")
+
+
 def select(container: Any, index: Any) -> Any:
     """Return `container[index]`; a traced index selects from NumPy arrays and lists of numbers too."""
     if type(index) in (slice, tuple) and has_unknown_bound(index):
-        raise refuse_bound()
+        raise refuse_bound(container)
     parts = entries_of(index)
     if container is np.r_ or container is np.c_:
         return _joined(container, parts)
@@ -61,6 +69,8 @@ def select(container: Any, index: Any) -> Any:
             except (TypeError, ValueError):
                 raise refuse(f"a traced index selects from a {type(container).__name__} whose items are not arrays of "
                              "one shape. Keep them in one array, or choose with fxgrad.lax.switch") from None
+        if isinstance(container, str | bytes):
+            raise _without_text(container)
         if isinstance(container, dict):
             raise refuse("a traced value is no key of a dict. Keep the values in an array, and select by position")
     return container[index]
@@ -91,10 +101,22 @@ def has_unknown_bound(index: Any) -> bool:
                for each in entries_of(index))
 
 
-def refuse_bound() -> ControlFlowError:
-    """Return the error for a slice whose length must be known."""
+def refuse_bound(container: Any = None) -> ControlFlowError:
+    """Return the error for a slice, of a container or else of an array, whose length must be known."""
+    if isinstance(container, str | bytes):
+        return _without_text(container)
+    if isinstance(container, list | tuple):
+        return refuse(f"a bound of this slice of a {type(container).__name__} is traced, and so would be its length. "
+                      "Make an array of the items before, x = np.array(xs), and write x[a:b]; or go over the items in "
+                      "a loop with an `if`")
     return refuse("a bound of this slice is traced, and its length must be known. Write "
                   "fxgrad.lax.dynamic_slice(x, (start,), (length,)), or go over the items in a loop with an `if`")
+
+
+def _without_text(text: str | bytes) -> ControlFlowError:
+    return refuse(f"a traced index selects from a {type(text).__name__}, and compiled functions compute with numbers "
+                  "alone. Select from the numbers of the characters, [*map(ord, text)][i], or return the index and "
+                  "look the text up outside")
 
 
 def entries_of(index: Any) -> tuple[Any, ...]:
@@ -122,6 +144,13 @@ def mutable(target: Any) -> Any:
     if type(target) in (list, dict) and note_change(target):
         return ListItems(target) if type(target) is list else target
     return _only_of_block(target)
+
+
+def itemized(target: Any) -> Any:
+    """Return the same for an object of which an item is assigned, which numbers do not have."""
+    if (name := number_name(target)):
+        raise TypeError(at_user_line(f"{name!r} object does not support item assignment"))
+    return mutable(target)
 
 
 def attributed(target: Any) -> Any:
@@ -188,7 +217,7 @@ class ListItems:
     def __setitem__(self, index: Any, value: Any) -> None:
         self._require_places()
         if has_unknown_bound(index):
-            raise refuse_bound()
+            raise refuse_bound(self.items)
         if not is_unknown(index):
             self.items[index] = value
             return

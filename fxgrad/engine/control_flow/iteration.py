@@ -8,7 +8,15 @@ from contextlib import nullcontext
 from types import FunctionType
 from typing import Any
 
-from fxgrad.engine.control_flow.blocks import ProbeEnds, Thunk, is_unknown, probed_turn, refuse, refuse_in_try
+from fxgrad.engine.control_flow.blocks import (
+    ProbeEnds,
+    Thunk,
+    is_unknown,
+    probed_turn,
+    refusals,
+    refuse,
+    refuse_in_try,
+)
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.conditions import not_
 from fxgrad.engine.control_flow.growing import has_items, is_growing
@@ -128,12 +136,32 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
                         _guarded_turn(each, body, stopped, names)
                 return
         if is_unknown(stop):
-            require_end(iterable, "a traced condition ends this loop without an end, and not in its first turn")
-            for each in rest:
-                _guarded_turn(each, body, stopped, names)
+            if counted is None or not _stage_rest(counted, number + 1, body, stopped, names):
+                for each in rest:
+                    _guarded_turn(each, body, stopped, names)
             return
         if stop:
             return
+
+
+def _stage_rest(sequence: Sequences, begin: int, body: FunctionType, stopped: FunctionType, names: Callable[[], Names],
+                ) -> bool:
+    """Run the turns from the number `begin` as a loop, and return True; False if it is refused and they are few."""
+    refuse_in_try("for")
+    rest = Sequences(sequence.length - begin, lambda number: sequence.item(number + begin), sequence.plain)
+    mark = Mark(cells_of(stopped, body))
+    try:
+        _stage_for(rest, body, stopped, names, guaranteed=False)
+    except refusals:
+        if rest.length > _FEW_TURNS:
+            raise
+        mark.rewind()
+        return False
+    return True
+
+
+_FEW_TURNS = 32
+"""As many turns of which a traced condition ends one may each be recorded, if a loop of them is refused."""
 
 
 def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, names: Callable[[], Names]) -> None:

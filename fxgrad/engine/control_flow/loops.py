@@ -154,11 +154,10 @@ class _Loop:
         self.values: dict[str, Flat | None] = {}
         self.kept: dict[str, dict[int, Any]] = {}
         self.outer: dict[str, dict[int, Any]] = {}
+        self.unset = {name for name in self.names if before[name] is UNSET and not is_generated(name)}
+        self.guaranteed = guaranteed
         for name in self.names:
             value = before[name]
-            if value is UNSET and not is_generated(name) and not (guaranteed and name not in names.turn):
-                raise refuse(f"`{name}` has no value before this `{what}`, whose number of turns is traced and may be "
-                             f"0, and it is used later. Set `{name}` before the loop, to a value of the same type")
             self.values[name] = None if value is UNSET else self._begin(name, value)
         self.avals = {name: [*flat.avals] for name, flat in self.values.items() if flat is not None}
 
@@ -213,6 +212,8 @@ class _Loop:
 
     For lists that get shorter, the places of their items.
     """
+    unset: set[str]
+    """Names without a value before the loop: a turn may not read them first, nor code after a loop without turns."""
     missing: frozenset[str] = frozenset()
     """Names whose value before the loop is none, or not used: they get one in its first turn."""
 
@@ -272,10 +273,13 @@ class _Loop:
             try:
                 with around:
                     arrays.hold()
-                    if counter is None:
-                        self.body()
-                    else:
-                        self.body(counter.item(number))
+                    try:
+                        self.body(*([] if counter is None else [counter.item(number)]))
+                    except NameError as error:
+                        for name in self.unset:
+                            if repr(name) in str(error):
+                                raise self._refuse_unset(name) from None
+                        raise
                     left = arrays.release(self.containers.by_name.values())
                 self._end_turn(turn, names, left, around, outputs)
             finally:
@@ -343,13 +347,12 @@ class _Loop:
         for name in self.names:
             before, flat = self.values[name], after[name]
             if flat is None:
-                if before is None and is_generated(name) and not name.startswith(ITEMS):
-                    continue  # the value of a `return` that Python knows not to run
                 if before is None:
-                    raise refuse(f"{shown_name(name)} has no value after a turn of this `{self.what}`, and it is used "
-                                 "later. Set it before the loop")
+                    continue  # it is set, or a `return` gives it, only where Python knows not to run
                 raise refuse(f"`{name}` is deleted in a turn of this `{self.what}`, whose number of turns is traced. "
                              "Leave it, or set it again in the turn")
+            if before is None and name in self.unset and not self.guaranteed:
+                raise self._refuse_unset(name)
             is_unused = name in self.set_first - self.missing and not _fits(before, flat)
             if before is None or is_unused:
                 self.missing |= {name}
@@ -375,6 +378,10 @@ class _Loop:
                 continue
             changed |= self._join(name, before, flat)
         return changed
+
+    def _refuse_unset(self, name: str) -> ControlFlowError:
+        return refuse(f"`{name}` has no value before this `{self.what}`, whose number of turns is traced and may be "
+                      f"0, and it is used later. Set `{name}` before the loop, to a value of the same type")
 
     def _optional_parts(self, name: str, before: Flat | None, after: Flat) -> OptionalParts | None:
         """Return what of a variable is None before or after a turn, if it may be."""

@@ -6,8 +6,8 @@ import copy
 import enum
 import functools
 import math
-from collections.abc import Callable
-from types import BuiltinFunctionType
+from collections.abc import Callable, Iterator
+from types import BuiltinFunctionType, UnionType
 from typing import Any
 
 import numpy as np
@@ -16,12 +16,15 @@ from fxgrad import lax
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.blocks import is_unknown, refuse
+from fxgrad.engine.control_flow.containers import fresh
 from fxgrad.engine.control_flow.slices import TracedSlice, item
 from fxgrad.engine.control_flow.structures import OptionalValue, member_class
 from fxgrad.engine.control_flow.variables import truth
+from fxgrad.engine.control_flow.whole_numbers import OF_WHOLE_NUMBERS
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.numpy.number_methods import NUMBER_METHODS
 from fxgrad.scipy import special
 
 
@@ -101,6 +104,39 @@ def _as_float(value: Any) -> Any:
     return convert(value, dtypes.float64, weak=True)
 
 
+def _as_number(value: Any) -> Any:
+    """Return a traced array as one of Python's numbers of its kind."""
+    of_kind = {"b": lambda each: each, "f": _as_float, "c": _as_complex}.get(dtypes.kind_of(value.dtype), as_int)
+    return of_kind(value)
+
+
+def _to_list(array: Tracer) -> Any:
+    """Return `x.tolist()`: nested lists of traced numbers."""
+    return _rows_of(_as_number(array))
+
+
+def _rows_of(array: Any) -> Any:
+    return fresh([_rows_of(each) for each in fnp.unstack(array)]) if array.shape else array
+
+
+def _item(array: Tracer, *index: Any) -> Any:
+    """Return `x.item()`, or the number at an index: of the elements in their order, or of each axis."""
+    if not index and array.size != 1:
+        raise ValueError("can only convert an array of size 1 to a Python scalar")
+    if not index or (len(index) == 1 and not isinstance(index[0], tuple)):
+        return _as_number(item(fnp.ravel(array), *(index or (0,))))
+    return _as_number(item(array, index[0] if len(index) == 1 else index))
+
+
+def _rounded(number: Any, ndigits: Any = None) -> Any:
+    """Return `round(number, ndigits)`, of a traced number of digits too."""
+    if type(ndigits) is not Tracer:
+        return round(number, ndigits)
+    scale = 10.0 ** fnp.abs(ndigits)
+    found = fnp.where(fnp.less(ndigits, 0), fnp.rint(number / scale) * scale, fnp.rint(number * scale) / scale)
+    return as_int(found) if is_instance(number, int) else found
+
+
 def _bool(*args: Any, **kwargs: Any) -> Any:
     return truth(args[0], "bool") if len(args) == 1 and not kwargs and is_unknown(args[0]) else bool(*args, **kwargs)
 
@@ -127,16 +163,48 @@ def is_instance(value: Any, kinds: Any) -> bool:
         value.refused()
     if (chosen := member_class(value)) is not None:
         return issubclass(chosen, kinds)
-    if isinstance(value, kinds) or type(value) is not Tracer:
+    if type(value) is not Tracer:
         return isinstance(value, kinds)
-    kind = _type_of(value)
-    if kind is int and any(isinstance(each, enum.EnumType) for each in (kinds if type(kinds) is tuple else [kinds])):
+    kind, each_kind = _type_of(value), [*_each_kind(kinds)]
+    if any(_is_of(value, kind, each) for each in each_kind):
+        return True
+    if kind is int and any(isinstance(each, enum.EnumType) for each in each_kind):
         raise refuse("isinstance() asks for a member of an enumeration, and of a traced one only the number is known. "
                      "Compare it with the members")
+    return False
+
+
+def _each_kind(kinds: Any) -> Iterator[Any]:
+    """Yield the types that `isinstance` takes."""
+    if type(kinds) in (tuple, UnionType):
+        for each in kinds if type(kinds) is tuple else kinds.__args__:
+            yield from _each_kind(each)
+    else:
+        yield kinds
+
+
+def _is_of(value: Tracer, kind: type, wanted: Any) -> bool:
+    """Return whether a traced value is of a type, or the value of type `kind` that it stands for."""
+    if getattr(wanted, "__module__", None) not in _PROTOCOLS and isinstance(value, wanted):
+        return True
     try:
-        return issubclass(kind, kinds)
+        return issubclass(kind, wanted)
     except TypeError:
         return False
+
+
+def has_attribute(value: Any, name: str) -> bool:
+    """Return `hasattr(value, name)`: a traced number has no `__len__`, as that which it stands for."""
+    if type(value) is Tracer and isinstance(name, str) and (name.startswith("__") or name in NUMBER_METHODS):
+        kind = _type_of(value)
+        if not issubclass(kind, np.ndarray):
+            return hasattr(kind, name)
+    return hasattr(value, name)
+
+
+def _is_scalar(value: Any) -> Any:
+    """Return `numpy.isscalar(value)`, for a traced number too."""
+    return np.isscalar(value) or (type(value) is Tracer and not issubclass(_type_of(value), np.ndarray))
 
 
 def _type_of(*args: Any, **kwargs: Any) -> Any:
@@ -168,7 +236,11 @@ def function_of_math(function: BuiltinFunctionType) -> Any:
             return call(args[0]) / call(args[1])
         if name in _OF_NONE and len(args) != 2:
             return functools.reduce(call, args, _OF_NONE[name])
-        found = _library_function(name)(*[as_operand(arg) if type(arg) is Tracer else arg for arg in args])
+        operands = [arg if type(arg) is not Tracer else as_int(arg) if number and name == "ldexp" else as_operand(arg)
+                    for number, arg in enumerate(args)]
+        found = _library_function(name)(*operands)
+        if name == "frexp":
+            return found[0], as_int(found[1])
         return as_int(found) if whole else found
     return call if name in _MATH or name in _SPECIAL else function
 
@@ -182,10 +254,18 @@ def _is_close(a: Any, b: Any, *, rel_tol: Any = 1e-09, abs_tol: Any = 0.0) -> An
     return (a == b) | (fnp.isfinite(a) & fnp.isfinite(b) & (abs(a - b) <= bound))
 
 
-def _power(*args: Any, **kwargs: Any) -> Any:
-    if len(args) + len(kwargs) == 3 and any(type(each) is Tracer for each in (*args, *kwargs.values())):
-        raise refuse("pow(x, n, m) of traced integers has no operation. Write a loop: r = r * x % m")
-    return pow(*args, **kwargs)
+def _sum(items: Any) -> Any:
+    """Return `math.fsum(items)`, of traced numbers too, with the rounding of sums."""
+    items = items if isinstance(items, list | tuple | np.ndarray | Tracer) else [*items]
+    return _as_float(fnp.sum(fnp.asarray(items, dtypes.float64))) if _has_tracers(items) else math.fsum(items)
+
+
+def _distance(p: Any, q: Any) -> Any:
+    """Return `math.dist(p, q)` of traced points too."""
+    if not (_has_tracers(p) or _has_tracers(q)):
+        return math.dist(p, q)
+    one, other = (fnp.asarray(each, dtypes.float64) for each in (p, q))
+    return function_of_math(math.hypot)(*fnp.unstack(one - other))  # type: ignore[arg-type]
 
 
 def _numbered_elements(array: Any) -> Any:
@@ -209,10 +289,12 @@ def _nearest_remainder(x: Any, y: Any) -> Any:
     return fnp.where(fnp.signbit(x), -nearest, nearest)
 
 
+_PROTOCOLS = ("collections.abc", "typing")
+"""Modules of types that have what has certain methods; traced numbers have those of arrays too."""
 _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan",
          "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "abs", "power", "hypot", "copysign",
          "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod", "remainder", "cbrt",
-         "exp2", "angle", "gcd", "lcm"}
+         "exp2", "angle", "gcd", "lcm", "frexp", "ldexp", "modf", "nextafter"}
 _OF_NONE: dict[str, Any] = {"hypot": 0.0, "gcd": 0, "lcm": 1}
 """What functions of `math` of any number of arguments return for none."""
 _SPECIAL = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}
@@ -221,6 +303,8 @@ TYPES: dict[Any, Callable[..., Any]] = {
     int: _int, float: _float, bool: _bool, complex: _complex, type: _type_of, np.ndenumerate: _numbered_elements}
 """What converted code calls in the place of types of Python's and NumPy's."""
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
-    pow: _power, math.isclose: _is_close, np.array: _array, np.full: _full,
+    hasattr: has_attribute, round: _rounded, Tracer.tolist: _to_list, Tracer.item: _item, math.isclose: _is_close,
+    math.fsum: _sum, math.dist: _distance, **OF_WHOLE_NUMBERS,
+    np.array: _array, np.full: _full, np.isscalar: _is_scalar,
     **{each: functools.partial(_asarray, each) for each in (np.asarray, np.asanyarray, np.ascontiguousarray)}}
 """What it calls in the place of functions."""

@@ -1,17 +1,20 @@
-"""Texts in converted code: `print`, at once or when the program runs, and f-strings of traced values."""
+"""Texts in converted code: `print`, at once or when the program runs, and f-strings and `str` of traced values."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 from fxgrad import debug
-from fxgrad.engine import tree
+from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
 from fxgrad.engine.control_flow.structures import required
 from fxgrad.engine.frontend.callback import repeats_a_run
+from fxgrad.engine.ops.structural import convert
+from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ControlFlowError
 
 held: ContextVar[list[Callable[[], None]] | None] = ContextVar("held_prints", default=None)
 """Prints of a turn that may yet be traced instead."""
@@ -28,8 +31,8 @@ class Text:
 
 
 def _format(value: Any, spec: str, conversion: str) -> str:
-    convert: Any = {"r": repr, "s": str, "a": ascii}.get(conversion)
-    return format(value if convert is None else convert(value), spec)
+    function: Any = {"r": repr, "s": str, "a": ascii, "i": int}.get(conversion)
+    return format(value if function is None else function(value), spec)
 
 
 def text(*parts: Any) -> Text:
@@ -69,6 +72,10 @@ def template(arg: Any) -> tuple[str, list[Any]]:
             pieces.append((part if isinstance(part, str) else _format(*part)).replace("{", "{{").replace("}", "}}"))
         else:
             value, spec, conversion = part
+            if conversion == "i":
+                value, conversion = convert(value, dtypes.int64) if type(value) is Tracer else int(value), ""
+            elif type(value) is Tracer and conversion == "r" and value.weak_type and not value.shape:
+                conversion = "s"  # as of Python's numbers
             pieces.append("{" + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "") + "}")
             given.append(required(value))
     return "".join(pieces), given
@@ -77,6 +84,31 @@ def template(arg: Any) -> tuple[str, list[Any]]:
 def shown(value: Any) -> Any:
     """Return a value of an f-string; raise if it is traced, and the text would be that of a tracer."""
     if is_unknown(value):
-        raise refuse("an f-string has a traced value, whose digits are not known while the program is recorded. In "
-                     "print() and assert it may stand; otherwise make the text outside of the compiled function")
+        raise _without_digits("an f-string has a traced value")
     return value
+
+
+def text_of(function: Callable[..., str], /, *args: Any, **kwargs: Any) -> str:
+    """Return the text that `str`, `repr`, `format` or the method `format` makes; raise as for an f-string."""
+    if not _is_printed.get() and any(map(is_unknown, tree.leaves((args, kwargs)))):
+        raise _without_digits(f"{function.__name__}() makes text of a traced value")
+    return function(*args, **kwargs)
+
+
+_is_printed: ContextVar[bool] = ContextVar("is_printed", default=False)
+"""Whether a text is only printed, where that of a tracer says how to print the value."""
+
+
+def as_they_are(argument: Callable[[], Any]) -> Any:
+    """Return an argument of `print`, in which texts of tracers may stand; of an iterator the items."""
+    token = _is_printed.set(True)
+    try:
+        value = argument()
+        return [*value] if isinstance(value, Iterator) else value
+    finally:
+        _is_printed.reset(token)
+
+
+def _without_digits(what: str) -> ControlFlowError:
+    return refuse(f"{what}, whose digits are not known while the program is recorded. In print() and assert it may "
+                  "stand; otherwise make the text outside of the compiled function")

@@ -19,6 +19,7 @@ from fxgrad.engine.control_flow.changes import (
     changes_in,
     changes_until_rebound,
     may_change,
+    name_outputs,
     outer_places,
     rebound_names,
     second_names,
@@ -61,6 +62,7 @@ from fxgrad.engine.user_source import copy_tree, walk_tree
 
 def rewrite(node: FunctionNode) -> FunctionNode:
     """Return the function with operators in the place of control flow; the tree is not used otherwise."""
+    name_outputs(node)
     return _Rewriter(node).function(node)
 
 
@@ -393,7 +395,8 @@ class _Rewriter(ExpressionRewriter, ast.NodeTransformer):  # the linter knows vi
     def visit_Return(self, node: ast.Return) -> Any:
         _keep_none(node.value)
         if node.value is not None:
-            node.value = self._new_containers(node.value) if is_display(node.value) else self.visit(node.value)
+            is_new = is_display(node.value) or isinstance(node.value, ast.Subscript | ast.BinOp)
+            node.value = self._new_containers(node.value) if is_new else self.visit(node.value)
         return node
 
     def _returned(self, value: ast.expr) -> ast.expr:
@@ -427,10 +430,14 @@ class _Rewriter(ExpressionRewriter, ast.NodeTransformer):  # the linter knows vi
         return node
 
     def visit_Raise(self, node: ast.Raise) -> Any:
-        self.generic_visit(node)
-        if node.exc is None:
+        given = node.exc
+        if given is None:
             return [run_operator("raising", [], node), node]
-        node.exc = call_operator("raising", [node.exc], node.exc)
+        kind = thunk(copy_tree(given.func if isinstance(given, ast.Call) else given))
+        source = constant(ast.unparse(given), given)
+        self.generic_visit(node)
+        assert node.exc is not None
+        node.exc = call_operator("raising", [thunk(node.exc), kind, source], given)
         return node
 
 

@@ -23,7 +23,14 @@ from fxgrad.engine import dtypes
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow.aliases import ASSIGNED_AND_PASSED, Shared
 from fxgrad.engine.control_flow.blocks import is_unknown, refuse
-from fxgrad.engine.control_flow.items import entries_of, from_front, has_unknown_bound, refuse_bound, select
+from fxgrad.engine.control_flow.items import (
+    entries_of,
+    from_front,
+    has_unknown_bound,
+    number_name,
+    refuse_bound,
+    select,
+)
 from fxgrad.engine.control_flow.structures import UnknownLength, as_elements
 from fxgrad.engine.frontend.operands import shape_of
 from fxgrad.engine.ops.structural import convert
@@ -39,6 +46,8 @@ def item(container: Any, index: Any) -> Any:
     """Return `container[index]`, which may be traced; a slice with traced bounds, or a mask, gives a `TracedSlice`."""
     if type(container) is TracedSlice:
         return container[index]
+    if (name := number_name(container)) and index is not Ellipsis and not (type(index) is tuple and not index):
+        raise TypeError(at_user_line(f"{name!r} object is not subscriptable"))
     if isinstance(container, np.ndarray) or type(container) is Tracer:
         if are_places(index):
             return _rows_at(container, index)
@@ -50,7 +59,7 @@ def item(container: Any, index: Any) -> Any:
         return select(container, index)
     if isinstance(container, np.ndarray) or (type(container) is Tracer and container.shape):
         return _read(container, index)
-    raise refuse_bound()
+    raise refuse_bound(container)
 
 
 def refuse_chosen_places(index: Any) -> None:

@@ -483,6 +483,8 @@ def joint_type(values: Sequence[Any]) -> tuple[Any, bool]:
     avals = [aval for value in values for aval in flatten(value).avals]
     if None in avals or any(type(each) is ChosenMember for each in values):
         raise TypeError("there are values that are no arrays")
+    if not avals:
+        raise TypeError("there are no values")
     return dtypes.promote(*((aval.dtype, aval.weak) for aval in avals if aval is not None))
 
 

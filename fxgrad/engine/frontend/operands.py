@@ -31,7 +31,7 @@ from fxgrad.engine.ops.families import broadcast_shapes
 from fxgrad.engine.ops.joining import stack
 from fxgrad.engine.ops.pointwise import add
 from fxgrad.engine.ops.structural import convert, full
-from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for
+from fxgrad.engine.tracing.tape import aval_of, bind, innermost_for, integer_error
 from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, AxisError, DTypeError, FxgradError, ShapeError, UnsupportedError
@@ -142,8 +142,7 @@ def weak_scalar(value: Any) -> Any:
     try:
         number = np.asarray(value, aval_of(value).dtype)[()]
     except OverflowError:
-        raise OverflowError(at_user_line(f"the integer {value} does not fit int64, the dtype of Python's integers. "
-                                         "Write it as a float, for example 2.0**70")) from None
+        raise integer_error(value) from None
     return Integer(number) if type(value) is int else number
 
 

@@ -121,6 +121,13 @@ InputNames = Callable[[], Sequence[str]]
 """Returns the names of a tape's inputs for messages; a function, since they are seldom needed."""
 
 
+def integer_error(value: int) -> OverflowError:
+    """Return the error for an integer that no program can hold."""
+    return OverflowError(user_lines.at_user_line(
+        f"the integer {value} does not fit int64, the dtype of Python's integers. Write it as a float, for example "
+        "2.0**70"))
+
+
 class Tape:
     """Records one call of one function; `values` are those of its inputs, if known.
 
@@ -310,8 +317,11 @@ class Tape:
             # Scalars are captured by position: their identity carries no information.
             aval = aval_of(value)
             # A copy, since scalars of structured dtypes are mutable.
-            scalar = value if type(value) is aval.dtype.type and aval.dtype.names is None else np.array(
-                value, aval.dtype)[()]
+            try:
+                scalar = value if type(value) is aval.dtype.type and aval.dtype.names is None else np.array(
+                    value, aval.dtype)[()]
+            except OverflowError:
+                raise integer_error(value) from None
             literal = self.literals and aval.dtype.names is None  # random keys have no text form
             return Literal(scalar, aval) if literal else self._capture(make_weak(scalar) if aval.weak else scalar, aval)
         return self._array(value)

@@ -128,3 +128,9 @@ def raises_on_both_sides(x: Any) -> Any:
             assert x < 1, "between"
             raise KeyError("below")
     return x * x
+
+
+def says_what_is_set_later(x):
+    assert x > 0, (x, later)  # noqa: F821
+    later = 2 * x
+    return later

@@ -21,6 +21,7 @@ from tests.engine.control_flow.assertions import (
     known,
     positive,
     root,
+    says_what_is_set_later,
 )
 
 
@@ -77,3 +78,10 @@ def test_arrays_need_all_or_any() -> None:
     with pytest.raises(ControlFlowError, match=re.escape("Write np.any(x) or np.all(x)")):
         jit(elementwise)(np.ones(2))
     assert fxgrad.jit(python_control_flow(lambda x: x))(1.0) == 1.0
+
+
+def test_a_message_that_cannot_be_made_before_the_assertion_fails_is_not_made() -> None:
+    compiled = fxgrad.jit(fxgrad.python_control_flow(says_what_is_set_later))
+    assert float(compiled(2.0)) == 4.0
+    with pytest.raises((AssertionError, UnboundLocalError, NameError)):
+        compiled(-2.0)

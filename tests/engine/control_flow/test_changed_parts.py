@@ -541,7 +541,7 @@ def loops_over_others(x, n):
         sum(pair)
         total += pair[1]
     for value in np.arange(3.0) * x:
-        str(value)
+        abs(value)
         total += value
     return total
 

@@ -545,3 +545,59 @@ def test_lists_that_a_branch_changes_or_makes(function: Any) -> None:
     expected = np.array([function(x, n) for x, n in zip(xs.tolist(), ns.tolist(), strict=True)])
     np.testing.assert_allclose(np.transpose(vmap(converted)(xs, ns)), expected, rtol=1e-12)
     np.testing.assert_allclose(jit(converted)(0.7, 3), expected[0], rtol=1e-12)
+
+
+def raised_at(values: list[Any], place: int) -> list[Any]:
+    if values[place] > 0:
+        values[place] = values[place] + 1
+    return values
+
+
+def first_two(values: list[Any]) -> list[Any]:
+    return values[:2]
+
+
+def twice(values: list[Any]) -> list[Any]:
+    return values + values
+
+
+def lists_made_for_a_call(x: Any, n: Any) -> Any:
+    values = [x, 2.0, n]
+    parts = raised_at([x, n], 0) + raised_at(values[1:], 1)
+    raised = raised_at(values + parts, 0)
+    few, many = first_two(values), twice(parts)
+    if x > 0:
+        few[0] = 5.0
+        many[1] = x
+    return sum(raised) + sum(few) * 3 + sum(many) * 7 + sum(values) * 11 + sum(parts) * 13
+
+
+def merged(left: list[Any], right: list[Any], values: list[Any]) -> list[Any]:
+    i = j = 0
+    while i < len(left) and j < len(right):
+        if left[i] <= right[j]:
+            values[i + j] = left[i]
+            i += 1
+        else:
+            values[i + j] = right[j]
+            j += 1
+    while i < len(left):
+        values[i + j] = left[i]
+        i += 1
+    while j < len(right):
+        values[i + j] = right[j]
+        j += 1
+    return values
+
+
+def merged_halves(x: Any, n: Any) -> Any:
+    values = [x, x * x, x + 1, n, 0.5]
+    found = merged(sorted(values[:2]), sorted(values[2:]), values[:])
+    return sum(k * each for k, each in enumerate(found))
+
+
+@pytest.mark.parametrize("function", [lists_made_for_a_call, merged_halves])
+def test_lists_that_an_argument_or_a_result_makes_may_change(function: Any) -> None:
+    converted = jit(python_control_flow(function))
+    for x, n in ((0.7, 3), (-1.5, 1)):
+        np.testing.assert_allclose(converted(x, n), function(x, n), rtol=1e-12)

@@ -588,3 +588,58 @@ def test_arrays_like_a_differentiated_one_change_in_loops_of_compiled_derivative
     for gradient in (grad(total), jit(grad(total)), jit(fxgrad.jacfwd(total))):
         np.testing.assert_allclose(gradient(b) @ direction, slope, rtol=1e-6)
     np.testing.assert_allclose(jit(vmap(grad(total)))(np.stack([b, 2 * b]))[0] @ direction, slope, rtol=1e-6)
+
+
+def outputs_by_position(x, n):
+    a, b, m = np.arange(1.0, 4.0) * x, np.zeros(3), np.ones((2, 3))
+    np.negative(a, a)
+    np.add(a, x, b)
+    for i in range(n):
+        np.multiply(b, a, m[i % 2])
+        np.clip(m[0], -1.0, x, out=m[0])
+    np.exp(a[1:], a[1:])
+    c = np.zeros((2, 2))
+    if x > 1:
+        np.dot(m, m.T, c)
+        np.subtract(m[0], b, m[0])
+        b += c[0, 0]
+    return a, b, m
+
+
+def views_that_nothing_else_has(x, n):
+    a = np.array([[1.0, 2.0], [3.0, x]], copy=True).T
+    a /= a[1, 1]
+    b = (np.arange(4.0) * x).reshape(2, 2)
+    c = np.real(np.array([[x, 1.0], [2.0, 4.0]])[:, 0]).squeeze()
+    c /= c[1]
+    if x > 1:
+        b += n
+        a[0] *= 2
+    return a, b, c
+
+
+@pytest.mark.parametrize("function", [outputs_by_position, views_that_nothing_else_has])
+@pytest.mark.parametrize("args", [(1.5, 3), (0.5, 2)])
+def test_outputs_by_position_and_views_of_nothing_else(function: Any, args: Any) -> None:
+    for one, other in zip(jit(python_control_flow(function))(*args), function(*args), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def view_of_an_argument(x):
+    x = x.T
+    x += 1
+    return x
+
+
+def view_of_an_array_that_a_name_has(x):
+    y = x + 1
+    z = y.T
+    z += 1
+    return y
+
+
+@pytest.mark.parametrize("function", [view_of_an_argument, view_of_an_array_that_a_name_has])
+def test_views_that_something_else_has_are_not_changed(function: Any) -> None:
+    for transform in (jit, lambda f: grad(lambda x: np.sum(f(x)))):
+        with pytest.raises(MutationError, match="it is a view"):
+            transform(python_control_flow(function))(np.ones((2, 2)))

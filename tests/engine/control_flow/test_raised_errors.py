@@ -450,14 +450,14 @@ def test_programs_of_two_exceptions_differ():
 def test_a_text_that_needs_the_digits_of_a_traced_value_is_given_as_it_is_written():
     def root(x):
         if x < 0:
-            raise ValueError("%e is negative" % x)
+            raise ValueError("%(x)e is negative" % {"x": x})
         return np.sqrt(x)
 
     with pytest.raises(ValueError, match=r"^-4\.000000e\+00 is negative$"):
         jit(python_control_flow(root))(-4.0)
     with pytest.raises(CheckError) as raised:
         vmap(python_control_flow(root))(np.array([1.0, -4.0]))
-    assert str(raised.value).partition("\n")[0] == "ValueError('%e is negative' % x)"
+    assert str(raised.value).partition("\n")[0] == "ValueError('%(x)e is negative' % {'x': x})"
 
 
 def fail(why):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import grad, jit, make_program, python_control_flow, vmap
-from fxgrad.errors import ConcretizationError
+from fxgrad.errors import ConcretizationError, ControlFlowError
 
 ROOT = Path(__file__).parents[3]
 LIMIT = 3.0
@@ -584,3 +585,115 @@ def test_numbers_that_a_loop_gives_on_one_path_give_way_to_the_dtype_of_arrays(f
         value, place = compiled(np.float32(1.5), np.float32(r))
         assert value.dtype == np.float32
         assert (value, place) == function(np.float32(1.5), r)
+
+
+def ends_after_its_second_turn(x, n):
+    before, turns = None, 0
+    for turns in range(500):  # noqa: B007
+        x = 0.5 * (x + 2 / x)
+        if before is not None and abs(x - before) < 1e-12:
+            break
+        before = x
+    return x, turns * n
+
+
+def returns_after_some_turns(x, n):
+    for k, v in enumerate(np.arange(200.0)):
+        x = x + v
+        if k > 3 and x > 100 * n:
+            return x, k
+    return -x, -1
+
+
+def counts_until_a_late_end(x, n):
+    for k in itertools.count(1):
+        x *= 0.9
+        if k > n and x < 1:
+            break
+    return x, k
+
+
+@pytest.mark.parametrize("function", [ends_after_its_second_turn, returns_after_some_turns, counts_until_a_late_end])
+def test_a_for_that_a_traced_condition_ends_after_the_first_turns_is_a_loop(function):
+    converted = python_control_flow(functools.partial(function, n=3))
+    program = make_program(converted)(5.0)
+    assert len(str(program).splitlines()) < 50
+    found, wanted = jit(converted)(5.0), function(5.0, 3)
+    np.testing.assert_allclose(fxgrad.tree.leaves(found), fxgrad.tree.leaves(wanted), rtol=1e-12)
+    slope = (function(5.0 + 1e-6, 3)[0] - function(5.0 - 1e-6, 3)[0]) / 2e-6
+    np.testing.assert_allclose(grad(lambda x: converted(x)[0])(5.0), slope, rtol=1e-6, atol=1e-9)
+
+
+def names_that_turn_by_turn(x, n):
+    weights = ["a", "bb", "ccc", "dddd"]
+    total = 0.0
+    for k, _ in enumerate(weights):
+        total += x * len(weights[k])
+        if k > 1 and total > n:
+            return total
+    return -total
+
+
+def test_few_turns_that_are_no_loop_are_recorded_one_by_one():
+    compiled = jit(python_control_flow(names_that_turn_by_turn))
+    assert [float(compiled(x, 2)) for x in (0.7, 0.1)] == [names_that_turn_by_turn(x, 2) for x in (0.7, 0.1)]
+
+
+def sets_a_name_where_python_does_not_go(x, bracketed=False):
+    for _ in range(50):
+        y = 0.5 * (x + 2 / x)
+        if bracketed and low is not None:  # noqa: F821
+            y = low  # noqa: F821
+        x = y
+        if abs(x * x - 2) < 1e-9:
+            return x
+        if bracketed:
+            low = x  # noqa: F841
+    return x
+
+
+def reads_a_name_of_the_last_turn(x, n):
+    total = 0.0
+    for k in range(n):
+        if k > 0:
+            total += x - last  # noqa: F821
+        last = x * k  # noqa: F841
+    return total
+
+
+def test_a_name_without_a_value_may_be_read_where_python_does_not_go():
+    assert float(jit(python_control_flow(sets_a_name_where_python_does_not_go))(1.0)) == pytest.approx(2**0.5)
+    with pytest.raises(ControlFlowError, match=r"^`last` has no value before this `for`, whose number of turns"):
+        jit(python_control_flow(reads_a_name_of_the_last_turn))(1.0, 3)
+
+
+def returns_before_it_sets_a_name(x):
+    for _ in range(50):
+        if x == 0:
+            return 0.0
+        y = 0.5 * (x + 2 / x)
+        square = y * y
+        if abs(y - x) < 1e-9:
+            break
+        x = y
+    return square
+
+
+def reads_a_name_that_the_first_turn_has_not(x):
+    for k in range(50):
+        if k > 0:
+            x += before  # noqa: F821
+        before = x  # noqa: F841
+        x = 0.5 * (x + 2 / x)
+        if x < 1.5:
+            break
+    return x
+
+
+def test_a_loop_may_return_before_it_sets_a_name():
+    compiled = jit(python_control_flow(returns_before_it_sets_a_name))
+    assert [float(compiled(x)) for x in (1.0, 0.0)] == pytest.approx([2.0, 0.0])
+    batched = vmap(python_control_flow(returns_before_it_sets_a_name))
+    assert [*batched(np.array([1.0, 0.0]))] == pytest.approx([2.0, 0.0])
+    with pytest.raises(ControlFlowError, match=r"^`before` has no value before this `for`"):
+        jit(python_control_flow(reads_a_name_that_the_first_turn_has_not))(1.0)

@@ -439,8 +439,8 @@ _LOOP = "does not take a slice with a traced bound, whose length is not known. G
     (two_bounds, ("a slice with a traced bound is read along the first axis of the result, and this one is not. Write "
                   "x.T[a:b], or go over the items in a loop with an `if`")),
     (bound_of_a_list, (
-        "a bound of this slice is traced, and its length must be known. Write fxgrad.lax.dynamic_slice(x, (start,), "
-        "(length,)), or go over the items in a loop with an `if`")),
+        "a bound of this slice of a list is traced, and so would be its length. Make an array of the items before, "
+        "x = np.array(xs), and write x[a:b]; or go over the items in a loop with an `if`")),
 ])
 def test_what_a_slice_does_not_take_is_refused_by_line(function: Any, message: str) -> None:
     lines, first = inspect.getsourcelines(function)
