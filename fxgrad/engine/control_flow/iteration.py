@@ -26,7 +26,6 @@ from fxgrad.engine.control_flow.sequences import ENDLESS, Sequences, as_sequence
 from fxgrad.engine.control_flow.slices import TracedSlice
 from fxgrad.engine.control_flow.variables import Names, Passed, cells_of, names_of_block
 from fxgrad.engine.tracing.tape import current
-from fxgrad.errors import ControlFlowError
 
 
 class _Turns:
@@ -121,22 +120,13 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
                 assert counted is not None
                 assert mark is not None
                 prints.clear()
-                refuse_in_try("for")
                 mark.rewind()
-                is_one_loop = True
-                try:
-                    _stage_for(counted, body, stopped, names, guaranteed=True)
-                except ControlFlowError as error:
-                    is_one_loop = not getattr(error, "is_of_items", False) or is_unknown(counted.length)
-                    if is_one_loop:
-                        raise
-                if not is_one_loop:
-                    mark.rewind()
+                if not _stage_turns(counted, 0, body, stopped, names):
                     for each in items:
                         _guarded_turn(each, body, stopped, names)
                 return
         if is_unknown(stop):
-            if counted is None or not _stage_rest(counted, number + 1, body, stopped, names):
+            if counted is None or not _stage_turns(counted, number + 1, body, stopped, names):
                 for each in rest:
                     _guarded_turn(each, body, stopped, names)
             return
@@ -144,16 +134,22 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
             return
 
 
-def _stage_rest(sequence: Sequences, begin: int, body: FunctionType, stopped: FunctionType, names: Callable[[], Names],
-                ) -> bool:
-    """Run the turns from the number `begin` as a loop, and return True; False if it is refused and they are few."""
+def _stage_turns(sequence: Sequences, begin: int, body: FunctionType, stopped: FunctionType, names: Callable[[], Names],
+                 ) -> bool:
+    """Run the turns from the number `begin` as a loop, and return True; False if each is to be recorded for itself.
+
+    That is so of a loop that is refused because a list gets longer in each turn, and after the first turns of any that
+    is, if few are left.
+    """
     refuse_in_try("for")
-    rest = Sequences(sequence.length - begin, lambda number: sequence.item(number + begin), sequence.plain)
+    rest = sequence if begin == 0 else Sequences(
+        sequence.length - begin, lambda number: sequence.item(number + begin), sequence.plain)
     mark = Mark(cells_of(stopped, body))
     try:
-        _stage_for(rest, body, stopped, names, guaranteed=False)
-    except refusals:
-        if rest.length > _FEW_TURNS:
+        _stage_for(rest, body, stopped, names, guaranteed=begin == 0)
+    except refusals as error:
+        grows = getattr(error, "is_of_items", False) and not is_unknown(rest.length) and not _is_endless(sequence)
+        if not grows and (begin == 0 or rest.length > _FEW_TURNS):
             raise
         mark.rewind()
         return False
@@ -182,5 +178,9 @@ def _stage_for(sequence: Sequences, body: FunctionType, stopped: FunctionType | 
 
 def require_end(items: Any, what: str) -> None:
     """Raise if a loop over items, which would be unrolled, has no end."""
-    if isinstance(items, Sequences) and type(items.length) is int and items.length == ENDLESS:
+    if isinstance(items, Sequences) and _is_endless(items):
         raise refuse(f"{what}. Write `while True`, and count the turns: k += 1")
+
+
+def _is_endless(sequence: Sequences) -> bool:
+    return type(sequence.length) is int and sequence.length == ENDLESS

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import re
 from collections import deque
 from typing import Any
@@ -634,6 +635,20 @@ def test_lists_are_those_of_python(function: Any) -> None:
             continue
         for one, other in zip(fxgrad.tree.leaves(compiled(x)), fxgrad.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_a_list_that_grows_in_a_loop_without_an_end_is_refused() -> None:
+    def function(x: Any) -> Any:
+        out = []
+        for k in itertools.count():
+            x = x * 0.5
+            if x < 1.0:
+                break
+            out.append(x + k)
+        return len(out)
+
+    with pytest.raises(ControlFlowError, match=r"`out`, .* is 0 items long before a turn of this `for`"):
+        jit(python_control_flow(function))(20.0)
 
 
 def smooth(x: Any) -> Any:
