@@ -110,14 +110,15 @@ _Result = Callable[[], tuple[Values, Left]]
 
 def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: str, named: Any,
                 containers: Containers, optional: Mapping[str, OptionalParts | Places], is_statement: bool = False,
-                ) -> _Side:
+                without_unchanged: bool = False) -> _Side:
     """Trace one side of a branch, which is named as the function `named`.
 
     `result` returns the values that it leaves, and which of their arrays others may have. What is `optional` of them
     may be None.
 
-    Lists and dicts that it changes are added to `containers`, and have their items again. Raises `SideRaisesError` if
-    the side of a statement ends in a `raise`.
+    Lists and dicts that it changes are added to `containers`, and have their items again. Their items from before are
+    no outputs, if it is traced `without_unchanged`: of a long list that gets one more, that would be most of the work.
+    Raises `SideRaisesError` if the side of a statement ends in a `raise`.
     """
     values: dict[str, Flat | None] = {}
     kept: dict[str, Flat] = {}
@@ -155,10 +156,12 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
             if outer[name]:
                 kept[name] = flatten(objects)
             outer[name] += [each for each in containers_in(value) if id(each) in shared]
+        unchanged = {id(leaf) for items in containers.before(around.changed) for leaf in flatten(items).leaves
+                     if type(leaf) is Tracer} if without_unchanged else set()
         for flat in (*values.values(), *kept.values()):
             for number, leaf in enumerate(() if flat is None else flat.leaves):
                 assert flat is not None
-                if number_type(leaf, flat.avals[number]) is not None:
+                if id(leaf) not in unchanged and number_type(leaf, flat.avals[number]) is not None:
                     places[id(flat), number] = len(outputs)
                     outputs.append(member_place(leaf))
         for name, flat in values.items():
@@ -198,7 +201,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
     containers = Containers(cells)
     sides: list[_Side] = []
     optional: dict[str, OptionalParts | Places] = {}
-    raises, ends = False, None
+    raises, ends, without_unchanged = False, None, True
     for _ in tries_for(what):
         sides.clear()
         try:
@@ -206,7 +209,8 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
                 arrays = BlockArrays(cells, before, live, owned, names.stored, items)
                 run = functools.partial(_run_side, function, arrays)
                 leave = functools.partial(_left_values, cells, live, arrays, containers)
-                sides.append(_trace_side(run, leave, what, when, then, containers, optional, is_statement=True))
+                sides.append(_trace_side(run, leave, what, when, then, containers, optional, is_statement=True,
+                                         without_unchanged=without_unchanged))
                 write(cells, before)
         except SideRaisesError as found:
             raises, ends = when == "true", found
@@ -215,7 +219,9 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
             write(cells, before)
         if not _find_optional(sides, names.optional, optional) and (
                 sides[0].values.keys() == sides[1].values.keys()):  # if one side changes a list, both have it
-            break
+            if not (without_unchanged and _lack_outputs(sides)):
+                break
+            without_unchanged = False
     if ends is not None:  # the other side runs, for the values of this one are never used
         program = ends.traced.program
         programs = [program, program.replace(equations=[])]
@@ -231,6 +237,19 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
                 raise
         return
     write(cells, containers.change(_choose(what, predicate, sides, containers, returned)))
+
+
+def _lack_outputs(sides: Sequence[_Side]) -> bool:
+    """Return whether a value that the sides leave differs, and is no output of one of them."""
+    for values in ([side.values for side in sides], [side.kept for side in sides]):
+        for name in values[0].keys() & values[1].keys():
+            one, two = (each[name] for each in values)
+            for number, pair in enumerate(zip(one.leaves, two.leaves, strict=False) if one and two else ()):
+                if not _is_same(*pair) and any(
+                        type(leaf) is Tracer and (id(flat), number) not in side.places
+                        for leaf, flat, side in zip(pair, (one, two), sides, strict=True)):
+                    return True
+    return False
 
 
 def _run_side(function: FunctionType | None, arrays: BlockArrays) -> None:

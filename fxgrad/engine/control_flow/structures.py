@@ -13,7 +13,7 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check
-from fxgrad.engine.core.avals import Aval, array_aval
+from fxgrad.engine.core.avals import PYTHON_SCALARS, Aval, array_aval
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.tracing.tracer import Tracer
@@ -29,7 +29,7 @@ NOTHING: Any = tree.structure(None)
 def is_record(value: Any) -> bool:
     """Return whether a value is an object of a class written in Python, whose attributes are all that it has."""
     kind = type(value)
-    return kind is not Tracer and _is_record_class(kind) and type(getattr(value, "__dict__", None)) is dict and (
+    return kind not in _NO_RECORDS and _is_record_class(kind) and type(getattr(value, "__dict__", None)) is dict and (
         array_aval(value) is None and _is_leaf(value))
 
 
@@ -285,6 +285,10 @@ def as_chosen(value: Any, place: Any = None) -> Any:
     return place if kind is None else ChosenMember(kind, place)
 
 
+_NO_RECORDS = {Tracer, PossibleItem, OptionalValue, *PYTHON_SCALARS}
+"""Types of many values that have no attributes of the user's."""
+
+
 class _Optional:
     """An optional value by its parts."""
 
@@ -329,6 +333,8 @@ tree.register_pytree_node(_Record, lambda node: (node.values, node.kind), _Recor
 
 def _packed(value: Any, around: tuple[int, ...] = (), pack: Callable[..., Any] | None = None) -> Any:
     """Return a value with the order of dicts, and objects as their attributes; `pack` does so with its parts."""
+    if type(value) is Tracer or type(value) in PYTHON_SCALARS:
+        return value
     pack = pack or _packed
     if isinstance(value, UnknownLength):
         return _Parts(type(value), value.parts())

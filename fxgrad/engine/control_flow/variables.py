@@ -19,6 +19,7 @@ from fxgrad.engine.control_flow.structures import (
     Kept,
     copy_of,
     items_with_kept,
+    parts_of,
     replace_items,
     unflatten,
     with_kept,
@@ -161,6 +162,11 @@ class Containers:
     def read(self) -> Values:
         """Return the items of all."""
         return {name: copy_of(container) for name, container in self.by_name.items()}
+
+    def before(self, changes: ChangeLog) -> list[Any]:
+        """Return the items that all had before these changes."""
+        changed = {id(change.container): change.before for change in changes.values()}
+        return [changed.get(id(container), parts_of(container)) for container in self.by_name.values()]
 
     def with_kept(self, name: str, value: Any, made: Mapping[int, Any]) -> tuple[Any, list[Any]]:
         """Return a value of a name with the containers that were not `made` in a block as objects, and those.
