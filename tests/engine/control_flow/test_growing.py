@@ -27,6 +27,14 @@ def case(function: Any) -> Any:
     return function
 
 
+def positives(x: Any) -> Any:
+    out = []
+    for v in x:
+        if v > 0:
+            out.append(v)
+    return out
+
+
 @case
 def folded(x):
     out = []
@@ -41,10 +49,7 @@ def folded(x):
 
 @case
 def counted(x):
-    out = []
-    for v in x:
-        if v > 0:
-            out.append(v)
+    out = positives(x)
     return len(out)
 
 
@@ -72,19 +77,13 @@ def asked_not(x):
 
 @case
 def selected(x):
-    out = []
-    for v in x:
-        if v > 0:
-            out.append(v)
+    out = positives(x)
     return out[0] + 10 * out[-1] + 100 * out[1]
 
 
 @case
 def sliced(x):
-    out = []
-    for v in x:
-        if v > 0:
-            out.append(v)
+    out = positives(x)
     return np.sum(out[1:])
 
 
@@ -99,20 +98,14 @@ def extremes(x):
 
 @case
 def in_order(x):
-    out = []
-    for v in x:
-        if v > 0:
-            out.append(v)
+    out = positives(x)
     out2 = sorted(out)
     return out2[0]
 
 
 @case
 def numbered(x):
-    out = []
-    for v in x:
-        if v > 0:
-            out.append(v)
+    out = positives(x)
     s = 0.0
     for i, v in enumerate(out):
         s += i * v
@@ -121,10 +114,7 @@ def numbered(x):
 
 @case
 def of_comprehension(x):
-    out = []
-    for v in x:
-        if v > 0:
-            out.append(v)
+    out = positives(x)
     return sum(v * v for v in out)
 
 
@@ -139,10 +129,7 @@ def any_and_all(x):
 
 @case
 def containing(x):
-    out = []
-    for v in x:
-        if v > 0:
-            out.append(v)
+    out = positives(x)
     return 3.25 in out
 
 
@@ -388,10 +375,7 @@ def turned(x):
 
 @case
 def neighbours(x):
-    a = []
-    for v in x:
-        if v > 0:
-            a.append(v)
+    a = positives(x)
     s = 0.0
     for i in range(len(a) - 1):
         s += a[i + 1] - a[i]
@@ -400,10 +384,7 @@ def neighbours(x):
 
 @case
 def differences(x):
-    a = []
-    for v in x:
-        if v > 0:
-            a.append(v)
+    a = positives(x)
     return np.diff(a).sum()
 
 
@@ -429,10 +410,7 @@ def continued(x):
 
 @case
 def last_or_default(x):
-    a = []
-    for v in x:
-        if v > 0:
-            a.append(v)
+    a = positives(x)
     return a[-1] if a else 0.0
 
 
@@ -614,10 +592,7 @@ def mapped_tuples(x):
 
 @case
 def extremes_by_key(x):
-    out = []
-    for v in x:
-        if v > 0:
-            out.append(v)
+    out = positives(x)
     return max(out, key=lambda v: -v), min(out, key=lambda v: np.cos(v), default=1.0), max(out, default=0.5)
 
 

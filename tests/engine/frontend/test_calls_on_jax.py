@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,38 +17,17 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad import errors, lax, nn, random
 from fxgrad.engine import config
-from fxgrad.engine.core.backends import use_executor
 from fxgrad.engine.executors import xla as xla_executor
 from fxgrad.engine.frontend import value_calls
 from fxgrad.scipy import linalg, signal, special, stats
-from tests.support.counting import Counting
+from tests.engine.frontend.recorded_calls import plain, recorded
 
+pytestmark = pytest.mark.usefixtures("fresh_calls")
 X = np.linspace(-1.5, 2.0, 12, dtype=np.float32).reshape(3, 4)
 SQUARE = X[:, :3] + 4.0 * np.eye(3, dtype=np.float32)
 WHOLE = np.arange(12, dtype=np.int32).reshape(3, 4) - 5
 
 Call = Callable[[Any], Any]
-
-
-@pytest.fixture(autouse=True)
-def fresh_calls() -> Iterator[None]:
-    """Begins and ends each test without compiled calls."""
-    for table in (value_calls._calls, value_calls._counts):
-        table.clear()
-    yield
-    for table in (value_calls._calls, value_calls._counts):
-        table.clear()
-
-
-def compiled(function: Any = None) -> list[Any]:
-    """The compiled calls, of one function or of all; None stands for one that runs as it is written."""
-    return [call for key, call in value_calls._calls.items() if function is None or key[0] is function]
-
-
-def as_written(function: Any, *args: Any) -> Any:
-    """The result of a call that runs operation by operation."""
-    with use_executor(Counting()):
-        return function(*args)
 
 
 def types_of(result: Any) -> Any:
@@ -103,14 +82,14 @@ def refusal(call: Callable[[], Any]) -> str:
 def test_results_are_those_of_the_function(name: str, dtype: str) -> None:
     with jax.enable_x64(True):
         x = jnp.asarray(X, dtype)
-    if message := refusal(lambda: as_written(FUNCTIONS[name], x)):
+    if message := refusal(lambda: plain(FUNCTIONS[name], x)):
         assert refusal(lambda: FUNCTIONS[name](x)) == message
         return
-    expected = as_written(FUNCTIONS[name], x)
+    expected = plain(FUNCTIONS[name], x)
     rtol = {"float64": 1e-13, "bfloat16": 2e-2}.get(dtype, 2e-6)
     for _ in range(2):
         assert_same(FUNCTIONS[name](x), expected, rtol)
-    assert any(call is not None for call in compiled()), "no function was compiled"
+    assert any(call is not None for call in recorded()), "no function was compiled"
 
 
 def test_second_calls_compute_no_operation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,10 +110,10 @@ def test_operations_are_compiled_once() -> None:
     x = jnp.asarray(X)
     xla_executor._operations.clear()
     for _ in range(3):
-        np.testing.assert_array_equal(as_written(fnp.sort, x), np.sort(X))
+        np.testing.assert_array_equal(plain(fnp.sort, x), np.sort(X))
     assert [key[0].name for key in xla_executor._operations] == ["sort"]
-    as_written(fnp.sort, x.astype(jnp.int32))
-    as_written(lambda x: lax.sort(x, dimension=0), x)
+    plain(fnp.sort, x.astype(jnp.int32))
+    plain(lambda x: lax.sort(x, dimension=0), x)
     assert len(xla_executor._operations) == 3
 
 
@@ -143,7 +122,7 @@ def test_weak_types_are_part_of_the_key() -> None:
     weak, strong = jnp.asarray(2.0), jnp.asarray(2.0, jnp.float32)
     assert (weak.weak_type, strong.weak_type) == (True, False)
     half = jnp.ones(3, jnp.bfloat16)
-    for call in (lambda *args: as_written(fnp.multiply, *args), fnp.multiply):
+    for call in (lambda *args: plain(fnp.multiply, *args), fnp.multiply):
         for _ in range(2):
             assert call(half, weak).dtype == jnp.bfloat16
             assert call(half, strong).dtype == jnp.float32
@@ -222,7 +201,7 @@ def test_results_that_depend_on_no_array_of_jax_stay_in_numpys_memory() -> None:
     x = jnp.asarray(X)
     for f in (fnp.zeros_like, fnp.shape, fnp.ones_like, lambda x: fnp.full_like(x, 2.0), fnp.size, fnp.ndim,
               lambda x: fnp.meshgrid(x[0], np.arange(3.0)), lambda x: fnp.broadcast_arrays(x, X)):
-        expected = as_written(f, x)
+        expected = plain(f, x)
         for _ in range(2):
             assert jax.tree.map(type, f(x)) == jax.tree.map(type, expected)
     assert fnp.asarray(x) is x

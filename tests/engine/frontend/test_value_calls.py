@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,10 @@ from fxgrad.engine.core.backends import use_executor
 from fxgrad.engine.frontend import value_calls
 from fxgrad.engine.frontend.value_calls import replay_on_values
 from fxgrad.scipy import special, stats
+from tests.engine.frontend.recorded_calls import plain, recorded
 from tests.support.counting import Counting
 
+pytestmark = pytest.mark.usefixtures("fresh_calls")
 X = np.linspace(-1.5, 2.0, 12).reshape(3, 4)
 POSITIVE = np.linspace(0.1, 2.0, 12).reshape(3, 4)
 SQUARE = X[:, :3] + 4.0 * np.eye(3)
@@ -29,27 +31,6 @@ WHOLE = np.arange(12, dtype=np.int32).reshape(3, 4) - 5
 KEY = random.key(3)
 
 Call = Callable[[Any], Any]
-
-
-@pytest.fixture(autouse=True)
-def fresh_calls() -> Iterator[None]:
-    """Begins and ends each test without recorded calls."""
-    for table in (value_calls._calls, value_calls._counts):
-        table.clear()
-    yield
-    for table in (value_calls._calls, value_calls._counts):
-        table.clear()
-
-
-def recorded(function: Any = None) -> list[Any]:
-    """The recorded calls, of one function or of all; None stands for one that runs as it is written."""
-    return [call for key, call in value_calls._calls.items() if function is None or key[0] is function]
-
-
-def plain(function: Any, *args: Any) -> Any:
-    """The result of a call that is neither counted nor replayed: of another executor, which does the same."""
-    with use_executor(Counting()):
-        return function(*args)
 
 
 def description(result: Any) -> Any:
