@@ -244,10 +244,11 @@ def _lack_outputs(sides: Sequence[_Side]) -> bool:
     for values in ([side.values for side in sides], [side.kept for side in sides]):
         for name in values[0].keys() & values[1].keys():
             one, two = (each[name] for each in values)
-            for number, pair in enumerate(zip(one.leaves, two.leaves, strict=False) if one and two else ()):
-                if not _is_same(*pair) and any(
-                        type(leaf) is Tracer and (id(flat), number) not in side.places
-                        for leaf, flat, side in zip(pair, (one, two), sides, strict=True)):
+            pairs = enumerate(zip(one.leaves, two.leaves, strict=False) if one and two else ())
+            same = {number for number, pair in pairs if _is_same(*pair)}
+            for flat, side in zip((one, two), sides, strict=True):
+                if any(type(leaf) is Tracer and (id(flat), number) not in side.places and number not in same
+                       for number, leaf in enumerate(flat.leaves if flat else ())):
                     return True
     return False
 

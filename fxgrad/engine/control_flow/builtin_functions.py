@@ -23,14 +23,14 @@ from fxgrad.engine.control_flow.branches import choose, choose_at_hand
 from fxgrad.engine.control_flow.calls import called, replacements
 from fxgrad.engine.control_flow.conditions import boolean, boolean_of, if_expression, not_
 from fxgrad.engine.control_flow.containers import fresh
-from fxgrad.engine.control_flow.growing import is_growing, popped, present
+from fxgrad.engine.control_flow.growing import popped, present
 from fxgrad.engine.control_flow.items import from_front, refuse_position
 from fxgrad.engine.control_flow.iteration import require_end
 from fxgrad.engine.control_flow.loops import Counter, loop
 from fxgrad.engine.control_flow.numbers import as_int
 from fxgrad.engine.control_flow.sequences import Sequences, as_sequence
 from fxgrad.engine.control_flow.slices import TracedSlice, item
-from fxgrad.engine.control_flow.structures import ChosenMember, containers_in, stacked
+from fxgrad.engine.control_flow.structures import ChosenMember, containers_in, is_growing, stacked
 from fxgrad.engine.control_flow.variables import Names
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current

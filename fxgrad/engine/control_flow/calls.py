@@ -20,7 +20,7 @@ from fxgrad.engine.control_flow.conditions import is_none, known_filter
 from fxgrad.engine.control_flow.containers import fresh
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
 from fxgrad.engine.control_flow.effects import check_effect, check_method, check_next
-from fxgrad.engine.control_flow.growing import NATIVE_METHODS, columns, is_growing, present
+from fxgrad.engine.control_flow.growing import NATIVE_METHODS, columns, present
 from fxgrad.engine.control_flow.items import Place, attributed, mutable, refuse_position
 from fxgrad.engine.control_flow.lending import Argument, lending, shifted
 from fxgrad.engine.control_flow.mutators import STORING_METHODS, changes_first, is_ufunc_at, new_elements
@@ -31,7 +31,7 @@ from fxgrad.engine.control_flow.sequences import SEQUENCES, plain_enumerate
 from fxgrad.engine.control_flow.slice_functions import OF_ARRAYS
 from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, takes
 from fxgrad.engine.control_flow.slices import call as call_on_slices
-from fxgrad.engine.control_flow.structures import OptionalValue, is_record
+from fxgrad.engine.control_flow.structures import OptionalValue, is_growing, is_record
 from fxgrad.engine.frontend.protocol import written
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer

@@ -1,9 +1,9 @@
-"""`sum`, `any`, `min`, `len`, `next` and arrays of comprehensions whose length or filter is traced."""
+"""`sum`, `any`, `min`, `len`, `next` and lists of comprehensions whose length or filter is traced."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any, cast
 
@@ -16,14 +16,11 @@ from fxgrad.engine.control_flow.builtin_functions import extreme_of_turns, zeros
 from fxgrad.engine.control_flow.calls import called
 from fxgrad.engine.control_flow.conditions import boolean, boolean_of, if_expression, known_filter, not_
 from fxgrad.engine.control_flow.containers import fresh
-from fxgrad.engine.control_flow.growing import is_growing, place_of
+from fxgrad.engine.control_flow.growing import place_of
 from fxgrad.engine.control_flow.loops import Counter, loop
 from fxgrad.engine.control_flow.sequences import Sequences, as_sequence
-from fxgrad.engine.control_flow.slices import call as call_on_slices
-from fxgrad.engine.control_flow.slices import chosen_rows
-from fxgrad.engine.control_flow.structures import PossibleItem
+from fxgrad.engine.control_flow.structures import PossibleItem, is_growing
 from fxgrad.engine.control_flow.variables import Names
-from fxgrad.engine.tracing.tape import current
 from fxgrad.errors import ArgumentError
 
 _REDUCTIONS = (sum, any, all, min, max, len, next)
@@ -31,23 +28,17 @@ _REDUCTIONS = (sum, any, all, min, max, len, next)
 
 def reduced(function: Any, listed: bool, width: int, items: Any, element: Callable[..., Any],
             keep: Callable[..., Any] | None, *start: Any, **options: Any) -> Any:
-    """Return what `sum`, `any`, `all`, `min`, `max`, `len`, `next` or a function of NumPy's makes of a comprehension.
+    """Return what `sum`, `any`, `all`, `min`, `max`, `len` or `next` makes of a comprehension.
 
-    Its filter may be traced, and its length, but not for NumPy's. `element` and `keep`, the filter, take an item, or
-    its `width` parts if that is not 0.
+    Its filter may be traced, and its length. `element` and `keep`, the filter, take an item, or its `width` parts if
+    that is not 0.
     """
     def parts(each: Any) -> tuple[Any, ...]:
         return tuple(each) if width else (each,)
 
-    if is_growing(items) and _is_of_numpy(function):
-        return called(function)(kept(width, items, element, keep), *start, **options)
     items = as_sequence(items) if is_growing(items) else items
     is_staged = isinstance(items, Sequences) and is_unknown(items.length)
     is_known = not is_staged and keep is None
-    if keep is not None and not is_staged and _is_of_numpy(function) and current.get() is not None:
-        def of_item(given: tuple[Any, ...]) -> tuple[Any, Thunk]:
-            return keep(*given), lambda: element(*given)
-        return _of_kept(function, [of_item(parts(each)) for each in items], *start, **options)
     if is_known or not any(function is each for each in _REDUCTIONS):  # a name may be another function's
         values = (element(*parts(each)) for each in items if keep is None or known_filter(keep(*parts(each))))
         return called(function)([*values] if listed else values, *start, **options)
@@ -117,31 +108,6 @@ def kept(width: int, items: Any, element: Callable[..., Any], keep: Callable[...
 
 def _giving(value: Any) -> Thunk:
     return lambda: value
-
-
-def _is_of_numpy(function: Any) -> bool:
-    """Return whether a function of NumPy's takes a list for an array."""
-    return function in _ARRAYS or (
-        isinstance(function, np.ufunc | type(np.concatenate)) and function not in _OF_SEVERAL_ARRAYS)
-
-
-_ARRAYS = (np.array, np.asarray, fnp.array, fnp.asarray)
-_OF_SEVERAL_ARRAYS = (np.concatenate, np.stack, np.hstack, np.vstack, np.dstack, np.column_stack, np.block)
-"""Functions to which each element of a list is an array."""
-
-
-def _of_kept(function: Any, elements: Sequence[tuple[Any, Thunk]], *args: Any, **kwargs: Any) -> Any:
-    """Return a function of the list of elements whose filter is true: one whose length is traced if a filter is."""
-    if not any(is_unknown(kept) for kept, _ in elements):
-        return called(function)([element() for kept, element in elements if kept], *args, **kwargs)
-    refuse_in_try("if")
-    zeros = zeros_of(next(element for kept, element in elements if is_unknown(kept)))
-    rows = fnp.stack([if_expression(kept, element, lambda: zeros) for kept, element in elements])
-    chosen_ones = chosen_rows(rows, fnp.stack([fnp.asarray(boolean_of(kept)) for kept, _ in elements]))
-    if function not in _ARRAYS:
-        return call_on_slices(function, chosen_ones, *args, **kwargs)
-    dtype = args[0] if args else kwargs.get("dtype")
-    return chosen_ones if dtype is None else chosen_ones.astype(dtype)
 
 
 def _added(total: Any, is_kept: Thunk, value: Thunk) -> Any:

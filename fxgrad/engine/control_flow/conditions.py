@@ -14,9 +14,9 @@ from fxgrad.engine.api.checking import check_raise
 from fxgrad.engine.control_flow.blocks import Thunk, block, end_probe, is_unknown, refuse, refuse_in_try
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.branches import choose, choose_at_hand
-from fxgrad.engine.control_flow.growing import has_items, is_growing
+from fxgrad.engine.control_flow.growing import has_items
 from fxgrad.engine.control_flow.printing import Text, template
-from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue
+from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue, is_growing
 from fxgrad.engine.control_flow.variables import Passed, cells_of, names_of_block, truth
 from fxgrad.engine.ops.comparison import not_ as logical_not
 from fxgrad.engine.ops.structural import convert

@@ -349,18 +349,11 @@ class ExpressionRewriter(ast.NodeTransformer):
         return found
 
     def _reduction(self, node: ast.Call) -> ast.expr | None:
-        """Return the operator for `sum`, `max` and others of a comprehension, whose length and filter may be traced.
-
-        So may be the filter of a list that a function of NumPy's, `np.mean`, takes.
-        """
+        """Return the operator for `sum`, `max` and others of a comprehension, whose length and filter may be traced."""
         if not node.args or any(isinstance(each, ast.Starred) for each in node.args):
             return None
         comprehension, *others = node.args
-        if isinstance(node.func, ast.Attribute):
-            if not isinstance(comprehension, ast.ListComp) or not comprehension.generators[0].ifs or any(
-                    each.arg is None for each in node.keywords) or changed_by_call(node) is not None:
-                return None
-        elif not (isinstance(node.func, ast.Name) and node.func.id in _REDUCTIONS) or any(
+        if not (isinstance(node.func, ast.Name) and node.func.id in _REDUCTIONS) or any(
                 each.arg not in ("key", "default") for each in node.keywords) or not isinstance(
                 comprehension, ast.GeneratorExp | ast.ListComp):
             return None

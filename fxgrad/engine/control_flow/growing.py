@@ -24,6 +24,7 @@ from fxgrad.engine.control_flow.structures import (
     PossibleItem,
     containers_in,
     flatten,
+    is_growing,
     stacked,
     unflatten,
 )
@@ -41,11 +42,6 @@ Places = list[Flat | None]
 def place_of(item: Any) -> tuple[Any, Any]:
     """Return whether an item of a list is there, and the item."""
     return (item.is_there, item.value) if type(item) is PossibleItem else (True, item)
-
-
-def is_growing(value: Any) -> bool:
-    """Return whether a value is a list of which a traced condition decides how long it is."""
-    return type(value) is list and any(type(each) is PossibleItem for each in value)
 
 
 # --- the sides of a condition -----------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
 from fxgrad.engine.control_flow.containers import note_change
 from fxgrad.engine.control_flow.structures import (
     ChosenMember,
-    PossibleItem,
     UnknownLength,
     containers_in,
     flatten,
+    is_growing,
     is_record,
     joint_type,
     stacked,
@@ -207,7 +207,7 @@ class ListItems:
         return select(self.items, index)
 
     def _require_places(self) -> None:
-        if any(type(each) is PossibleItem for each in self.items):
+        if is_growing(self.items):
             raise refuse_position("an assignment to an item")
 
     def __delitem__(self, index: Any) -> None:

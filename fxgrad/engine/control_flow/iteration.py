@@ -19,11 +19,12 @@ from fxgrad.engine.control_flow.blocks import (
 )
 from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.conditions import not_
-from fxgrad.engine.control_flow.growing import has_items, is_growing
+from fxgrad.engine.control_flow.growing import has_items
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
 from fxgrad.engine.control_flow.printing import held
 from fxgrad.engine.control_flow.sequences import ENDLESS, Sequences, as_sequence
 from fxgrad.engine.control_flow.slices import TracedSlice
+from fxgrad.engine.control_flow.structures import is_growing
 from fxgrad.engine.control_flow.variables import Names, Passed, cells_of, names_of_block
 from fxgrad.engine.tracing.tape import current
 

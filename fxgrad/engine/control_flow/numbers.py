@@ -30,8 +30,9 @@ from fxgrad.scipy import special
 
 def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
     """Return `numpy.array(data)`, of traced numbers too, in the dtype of NumPy's."""
-    if type(data) is TracedSlice and not (args or kwargs):
-        return data.copy()
+    if type(data) is TracedSlice and len(args) < 2 and kwargs.keys() <= {"dtype"}:
+        dtype = args[0] if args else kwargs.get("dtype")
+        return data.copy() if dtype is None else data.astype(dtype)
     if not _has_tracers(data) or kwargs.keys() - {"dtype", "copy", "order", "ndmin"} or len(args) > 1:
         return np.array(data, *args, **kwargs)
     array = _in_dtype(data, args[0] if args else kwargs.get("dtype"))
@@ -42,8 +43,9 @@ def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _asarray(function: Callable[..., Any], data: Any, *args: Any, **kwargs: Any) -> Any:
     """Return `numpy.asarray(data)`, or what a function like it returns: a traced array itself, if the dtype is its."""
-    if type(data) is TracedSlice and not (args or kwargs):
-        return data
+    if type(data) is TracedSlice and len(args) < 2 and kwargs.keys() <= {"dtype"}:
+        dtype = args[0] if args else kwargs.get("dtype")
+        return data if dtype in (None, data.dtype) else data.astype(dtype)
     if not _has_tracers(data) or kwargs.keys() - {"dtype", "copy", "order"} or len(args) > 1:
         return function(data, *args, **kwargs)
     array = _in_dtype(data, args[0] if args else kwargs.get("dtype"))

@@ -12,13 +12,13 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.control_flow import growing
 from fxgrad.engine.control_flow.arrays import Row, RowSource
 from fxgrad.engine.control_flow.blocks import Thunk, is_unknown, refuse
 from fxgrad.engine.control_flow.containers import fresh
+from fxgrad.engine.control_flow.growing import columns as columns_of
 from fxgrad.engine.control_flow.ownership import is_array
 from fxgrad.engine.control_flow.slices import TracedSlice
-from fxgrad.engine.control_flow.structures import joint_type
+from fxgrad.engine.control_flow.structures import is_growing, joint_type
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, current
 from fxgrad.engine.tracing.tracer import Tracer
@@ -43,8 +43,8 @@ def as_sequence(iterable: Any) -> Sequences | None:
         return iterable
     if isinstance(iterable, builtins.range):
         return Sequences(len(iterable), _steps(iterable.start, iterable.step), lambda: iter(iterable))
-    if growing.is_growing(iterable):
-        parts, structure = growing.columns(iterable)
+    if is_growing(iterable):
+        parts, structure = columns_of(iterable)
         return Sequences(parts[0].length, lambda number: tree.unflatten(
             structure, [part.values[number] for part in parts]), lambda: iter(iterable))
     if type(iterable) is TracedSlice:

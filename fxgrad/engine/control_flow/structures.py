@@ -206,6 +206,11 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert")
     setattr(PossibleItem, f"__{_name}__", PossibleItem.refused)
 
 
+def is_growing(value: Any) -> bool:
+    """Return whether a value is a list of which a traced condition decides how long it is."""
+    return type(value) is list and any(type(each) is PossibleItem for each in value)
+
+
 class ChosenMember:
     """A member of an enumeration that a traced condition chose, by its place among the members.
 

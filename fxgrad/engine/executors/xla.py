@@ -384,7 +384,7 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) 
     """
     on_meshes = explicit.explicit_mesh(args) is not None
     if primitive.regions is None and not any(map(is_jax_tracer, args)) and (on_meshes or _depends_on_key(primitive)):
-        key = (primitive, on_meshes, *param_key(primitive, params), *map(_type_key, args))
+        key = (primitive, on_meshes, *param_key(primitive, params), *map(type_key, args))
         run: Callable[..., list[Any]] = _operations.get(key) or _operations.add(
             key, compile_program(_program_of(primitive, [*map(aval_of, args)], params), on_meshes))
         return run(*map(as_jax, args))
@@ -434,7 +434,7 @@ def compile_program(program: Program, on_meshes: bool) -> Callable[..., list[Any
     return run_wide if needs_x64(program) else run
 
 
-def _type_key(value: Any) -> Any:
+def type_key(value: Any) -> Any:
     """Return what types an operand in a key: its aval, or, which takes less time, what jax's array says of it."""
     if not isinstance(value, jax.Array):
         return aval_of(value)

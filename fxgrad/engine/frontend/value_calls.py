@@ -30,7 +30,7 @@ from fxgrad.engine.core.regions import dependent_outputs
 from fxgrad.engine.executors.explicit import is_explicit
 from fxgrad.engine.executors.numpy import runner_of
 from fxgrad.engine.executors.silence import silence_warnings
-from fxgrad.engine.executors.xla import compile_program, is_jax, is_jax_tracer
+from fxgrad.engine.executors.xla import compile_program, is_jax, is_jax_tracer, type_key
 from fxgrad.engine.higher_order.call import inline_calls, named_call_p
 from fxgrad.engine.tracebacks import shorten_traceback
 from fxgrad.engine.tracing.apply import apply_equations
@@ -179,7 +179,7 @@ def _add_to_key(value: Any, kind: type, parts: list[Any], arrays: list[Any]) -> 
         return True
     elif isinstance(value, jax.Array) and not is_jax_tracer(value) and not is_explicit(value):
         arrays.append(value)
-        parts += (value.dtype, value.shape, getattr(value, "weak_type", False))  # keys have none
+        parts += type_key(value)
         return True
     else:
         return False

@@ -596,6 +596,23 @@ def extremes_by_key(x):
     return max(out, key=lambda v: -v), min(out, key=lambda v: np.cos(v), default=1.0), max(out, default=0.5)
 
 
+@case
+def in_a_dtype(x):
+    out = [v for v in x if v > 0]
+    return np.array(out, dtype=np.float32).sum(), np.asarray(out, float)[0], np.array([v for v in x if v > 1], int)[0]
+
+
+@case
+def item_of_one_side(x):
+    out = [x[0]]
+    if x[1] > 0:
+        out.append(x[1])
+        first = out[0]
+    else:
+        return 0.5 * x[2]
+    return first + len(out)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")
 @pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
