@@ -60,9 +60,11 @@ class Walk:
             return [Dependence(var.aval.shape, self.width, []) for var in equation.outputs]
         results = self.rule_of(equation.primitive)(self, equation, values)
         bound = _DENSE * self.width
-        if self.width > 8 and bound <= max((each.most for each in results if type(each) is Dependence), default=0) and (
-                not equation.regions and max(each.most for each in found) < bound):
-            self.blames.append(Blame(equation.primitive, equation.source))
+        for each in results:
+            if type(each) is Dependence and each.most >= bound and self.width > 8:
+                if not equation.regions and max(each.most for each in found) < bound:
+                    self.blames.append(Blame(equation.primitive, equation.source))
+                break
         return results
 
     def _known_through(self, equation: Equation, values: list[Value]) -> list[Value]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 from fxgrad.engine.analyses.coloring import Coloring, Compression
 from fxgrad.engine.analyses.index_sets import Dependence, identity, starts_of
 from fxgrad.engine.analyses.index_sets import joined as join_dependences
-from fxgrad.engine.analyses.sparsity import dependences, known_values
+from fxgrad.engine.analyses.sparsity import dependences, function_dependences, known_values
 from fxgrad.engine.analyses.sparsity_values import Walk
 from fxgrad.engine.api.argument_names import Argnames, by_names
 from fxgrad.engine.api.arguments import (
@@ -33,6 +34,7 @@ from fxgrad.engine.core.program import Program
 from fxgrad.engine.core.program_properties import memoize, used_axes
 from fxgrad.engine.derivation.derive import Derived, derive
 from fxgrad.engine.derivation.guards import drop_derived
+from fxgrad.engine.derivation.simplify import with_outputs
 from fxgrad.engine.executors.platforms import default_device
 from fxgrad.engine.executors.xla import is_jax
 from fxgrad.engine.frontend.flat import TracedCall
@@ -72,22 +74,33 @@ def find_pattern(traced: TracedCall, main: int, moving: Sequence[bool]) -> Found
 
     It is kept on the program, and holds for the values that the function captured: indices, and numbers that are 0.
     """
-    program, wrt = traced.program, traced.wrt(moving)
-    derived = linearize_program(program, wrt)  # first: it forgets all of a program whose custom rules have changed
-    kept = _kept(program)
-    captured = [*map(_known, (*derived.captured, *traced.captured))]
-    for marks, values, found in kept.found:
-        if marks == (wrt, main) and all(map(_is_same, values, captured)):
+    marks = traced.wrt(moving), main
+    kept = _kept(traced.program)
+    if not kept.needs_derivative:
+        captured = [*map(_known, traced.captured)]
+        found = kept.pattern_for(marks, captured)
+        if found is None:
+            shown = _of_function(traced, main, moving, captured)
+            found = shown and kept.keep(traced.program, marks, captured, shown)
+        if found is not None:
             return found
-    explicit = [None] * (len(program.inputs) - program.captured)
-    half: Linearized = derived.extra
-    first = len(derived.program.outputs) - half.linear.captured
-    residuals = known_values(derived.program, [*captured, *explicit], first)
-    found = _analyze(traced, main, half, residuals)
-    found = found._replace(pattern=kept.unique(program, found.pattern))
-    del kept.found[:1 - _PATTERNS]
-    kept.found.append(((wrt, main), captured, found))
-    return found
+    derived = linearize_program(traced.program, marks[0])  # it forgets all of a program whose custom rules have changed
+    kept = _kept(traced.program)
+    kept.needs_derivative = True
+    captured = [*map(_known, (*derived.captured, *traced.captured))]
+    found = kept.pattern_for(marks, captured)
+    return found or kept.keep(traced.program, marks, captured, _of_derivative(traced, main, derived))
+
+
+def _of_function(traced: TracedCall, main: int, moving: Sequence[bool], captured: Sequence[Any]) -> Found | None:
+    """Return the pattern that the operations of the function show; None if its derivative has to be looked at."""
+    program, outputs = traced.program, traced.program.out_avals[:main]
+    avals = program.in_avals[program.captured:]
+    selected = [*itertools.compress(avals, moving)]
+    width, inputs = _total(selected), iter(_identities(selected))
+    found = function_dependences(with_outputs(program, program.outputs[:main]), [
+        *captured, *(next(inputs) if marked else None for marked in moving)], width)
+    return found and Found(_pattern(found[0], outputs, width, found[1]), reverse_only=False)
 
 
 class _Kept:
@@ -98,10 +111,26 @@ class _Kept:
 
     def __init__(self) -> None:
         self.found: list[tuple[Any, list[Any], Found]] = []
+        self.needs_derivative = False
+        """Whether the program does not show its pattern, so that its derivative is looked at."""
         self.patterns: list[Pattern] = []
         self.symmetric: dict[int, Pattern] = {}
         self.plans: dict[Any, SparsePlan] = {}
         self.checked: set[SparsePlan] = set()
+
+    def pattern_for(self, marks: Any, captured: list[Any]) -> Found | None:
+        """Return the kept pattern of the derivative that `marks` says, for these captured values."""
+        for each, values, found in self.found:
+            if each == marks and len(values) == len(captured) and all(map(_is_same, values, captured)):
+                return found
+        return None
+
+    def keep(self, program: Program, marks: Any, captured: list[Any], found: Found) -> Found:
+        """Return `found`, with the kept pattern that equals its own, which is kept now."""
+        found = found._replace(pattern=self.unique(program, found.pattern))
+        del self.found[:1 - _PATTERNS]
+        self.found.append((marks, captured, found))
+        return found
 
     def unique(self, program: Program, pattern: Pattern) -> Pattern:
         """Return the kept pattern that equals `pattern`; forget all others when there are too many."""
@@ -149,20 +178,24 @@ _FEW = 64
 """Elements up to which arrays are compared by their bytes, which a call of a function of NumPy's takes longer than."""
 
 
-def _analyze(traced: TracedCall, main: int, half: Linearized, residuals: Sequence[Any]) -> Found:
-    """Look at the linear half of a program; at its transpose if that cannot be run."""
-    program, marks = traced.program, half.nonzero_outputs
+def _of_derivative(traced: TracedCall, main: int, derived: Derived) -> Found:
+    """Return the pattern of the linear half of a program; of its transpose if that cannot be run."""
+    program, half = traced.program, derived.extra
+    marks = half.nonzero_outputs
+    explicit = [None] * (len(program.inputs) - program.captured)
+    residuals = known_values(derived.program, [*map(_known, (*derived.captured, *traced.captured)), *explicit],
+                             len(derived.program.outputs) - half.linear.captured)
     inputs = half.linear.in_avals[half.linear.captured:]
     outputs = program.out_avals[:main]
     width, height = _total(inputs), _total(outputs)
-    values, walk = dependences(half.linear, [*residuals, *_identities(inputs, width)], width)
+    values, walk = dependences(half.linear, [*residuals, *_identities(inputs)], width)
     results = iter(values)
     found = [next(results) if marked else None for marked in marks][:main]
     if not walk.reverse_only:
         return Found(_pattern(found, outputs, width, walk), reverse_only=False)
     pulled, captured = pullback_program(program, half, main)
     reached = select_marked(outputs, marks[:main])
-    rows, backward = dependences(pulled, [*map(_known, captured), *residuals, *_identities(reached, _total(reached))],
+    rows, backward = dependences(pulled, [*map(_known, captured), *residuals, *_identities(reached)],
                                  _total(reached))
     pattern = _pattern(rows, inputs, backward.width, backward)
     numbers = np.concatenate([np.zeros(0, np.int64), *(
@@ -174,9 +207,10 @@ def _analyze(traced: TracedCall, main: int, half: Linearized, residuals: Sequenc
                  reverse_only=True)
 
 
-def _identities(avals: Sequence[Aval], width: int) -> list[Dependence]:
-    starts = np.cumsum([0, *(aval.size for aval in avals)])
-    return [identity(aval.shape, int(start), width) for aval, start in zip(avals, starts, strict=False)]
+def _identities(avals: Sequence[Aval]) -> list[Dependence]:
+    """Return the dependence on itself of each of some inputs."""
+    *starts, width = itertools.accumulate((aval.size for aval in avals), initial=0)
+    return [identity(aval.shape, start, width) for aval, start in zip(avals, starts, strict=True)]
 
 
 def _pattern(found: Sequence[Any], avals: Sequence[Aval], width: int, walk: Walk) -> Pattern:

@@ -13,7 +13,7 @@ import fxgrad
 import fxgrad.numpy as fnp
 from fxgrad.engine import dtypes
 from fxgrad.engine.analyses.index_sets import Dependence, identity
-from fxgrad.engine.analyses.sparsity import dependences, known_values, sparsity_rules
+from fxgrad.engine.analyses.sparsity import dependences, function_dependences, known_values, sparsity_rules
 from fxgrad.engine.analyses.sparsity_values import conservative
 from fxgrad.engine.core.primitive import Cost, MissingRule, Primitive, registry
 from fxgrad.engine.ops.pointwise import acts_on_each
@@ -95,13 +95,18 @@ def compare(primitive: Primitive, sample: Sample, is_known: bool) -> bool | None
 def _linearized(primitive: Primitive, params: dict[str, Any], args: Sequence[Any], chosen: Sequence[int],
                 moving: Sequence[int]) -> tuple[Any, list[Any]]:
     """The operation on `args`, of which those at `chosen` are arguments and others constants, along `moving`."""
+    program, constants = _program_of(primitive, params, args, chosen)
+    return linearize_program(program, (*[False] * program.captured, *(place in moving for place in chosen))), constants
+
+
+def _program_of(primitive: Primitive, params: dict[str, Any], args: Sequence[Any],
+                chosen: Sequence[int]) -> tuple[Any, list[Any]]:
     def function(*values: Any) -> Any:
         given = dict(zip(chosen, values, strict=True))
         return bind(primitive, *(given.get(place, arg) for place, arg in enumerate(args)), **params)
 
     program = fxgrad.make_program(function)(*(args[place] for place in chosen))
-    constants, program = program.constants, program.replace(constants=[])
-    return linearize_program(program, (*[False] * program.captured, *(place in moving for place in chosen))), constants
+    return program.replace(constants=[]), program.constants
 
 
 def _pattern(derived: Any, half: Any, inputs: Sequence[Any], count: int) -> tuple[Any, list[Any]]:
@@ -166,6 +171,39 @@ def test_patterns_hold_all_nonzeros_of_all_samples_and_most_are_exact() -> None:
     # samples (other orders of rows in lu and qr, other elements in top_k and sort).
     assert exact / (exact + len(wide)) >= 0.95, f"{exact} are exact; more than that: " + " ".join(
         f"{name}:{wide.count(name)}" for name in sorted(set(wide)))
+
+
+@pytest.mark.slow
+def test_operations_that_show_their_pattern_show_that_of_the_derivative() -> None:
+    """Of all samples with zeros among their numbers, along all floats or one, where others are known or not."""
+    shown = set()
+    for primitive, samples in SAMPLES.items():
+        for sample in samples:
+            args = [np.where(np.arange(arg.size).reshape(arg.shape) % 3 == 1, 0, arg).astype(arg.dtype)
+                    if arg.ndim and dtypes.is_inexact(arg.dtype) and not sample.fixed else arg
+                    for arg in map(np.asarray, sample.args())]
+            floats = [place for place, arg in enumerate(args)
+                      if dtypes.is_inexact(arg.dtype) and place not in sample.fixed]
+            for chosen, moving in ((floats, floats), (range(len(args)), floats), (floats[:1], floats[:1])):
+                program, constants = _program_of(primitive, sample.params, args, chosen)
+                width = sum(args[place].size for place in moving)
+                starts = iter(np.cumsum([0, *(args[place].size for place in moving)]))
+                found = None if not 0 < width <= WIDTH else function_dependences(program, [
+                    *map(np.asarray, constants), *(identity(args[place].shape, int(next(starts)), width)
+                                                   if place in moving else None for place in chosen)], width)
+                if found is not None:
+                    derived = linearize_program(program, (
+                        *[False] * len(constants), *(place in moving for place in chosen)))
+                    half = derived.extra
+                    _, matrices = _pattern(derived, half, [*constants, *[None] * len(chosen)], half.linear.captured)
+                    of_derivative = iter(matrices)
+                    for value, atom, is_nonzero in zip(found[0], program.outputs, half.nonzero_outputs, strict=True):
+                        expected = next(of_derivative) if is_nonzero and matrices else np.zeros(
+                            (atom.aval.size, width), bool)
+                        given = value.matrix().toarray() if isinstance(value, Dependence) else np.zeros_like(expected)
+                        np.testing.assert_array_equal(given, expected, f"{primitive} {sample!r} in {moving}")
+                    shown.add(primitive)
+    assert len(shown) >= 50
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (4, 2), (2, 4)])

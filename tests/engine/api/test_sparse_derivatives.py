@@ -693,7 +693,7 @@ def test_a_pattern_asked_for_is_that_of_the_matrix() -> None:
     x = np.arange(5.0)
     pattern = fxgrad.sparsity(energy)(x).hessian
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sparse_derivatives, "_analyze", None)  # which is not called again
+        patch.setattr(sparse_derivatives, "_of_function", None)  # which is not called again
         assert fxgrad.hessian(energy, sparse=True)(x).nnz == pattern.nnz
 
 
