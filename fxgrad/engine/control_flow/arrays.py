@@ -49,7 +49,7 @@ from fxgrad.engine.control_flow.slices import (
     places_and_values,
     refuse_chosen_places,
 )
-from fxgrad.engine.control_flow.structures import OptionalValue, as_elements, is_record
+from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, as_elements, is_record
 from fxgrad.engine.control_flow.variables import note_names
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.frontend.operands import operand
@@ -235,7 +235,7 @@ class ArrayItems(Place):
             array[index] = value
             return
         base = value.base if isinstance(value, np.ndarray) else getattr(
-            value.values if type(value) is TracedSlice else value, "viewed", None)
+            value.values if isinstance(value, UnknownLength) else value, "viewed", None)
         if type(base) is Shared and len(base.sources) == 1:
             base = base.sources[0]
         is_part = base is self._cell.cell_contents and sys.getrefcount(value) == ASSIGNED  # as in x[i] = x[j]
@@ -244,7 +244,7 @@ class ArrayItems(Place):
         self._check_sole(beside=int(is_part))
         if chosen:
             index, value = places_and_values(self._cell.cell_contents, index, value)
-        elif mask is None and (has_unknown_bound(index) or type(value) is TracedSlice):
+        elif mask is None and (has_unknown_bound(index) or isinstance(value, UnknownLength)):
             mask, value = _everywhere(self._cell.cell_contents, index, value)
         if mask is not None:
             index, value = ..., _where(mask, value, self._cell.cell_contents)
@@ -414,7 +414,7 @@ class Part(Place):
             value.viewed = None
         row = self._whole[self._index].elements
         value = value.elements if type(value) is _Operand else value
-        if has_unknown_bound(index) or type(value) is TracedSlice:
+        if has_unknown_bound(index) or isinstance(value, UnknownLength):
             mask, value = _everywhere(row, index, value)
             changed = _where(mask, value, row)
         elif _has_tracer(row) or _has_tracer(index) or _has_tracer(value):
@@ -552,7 +552,7 @@ def _where(mask: Any, value: Any, array: Any) -> Any:
 
 
 def _has_tracer(value: Any) -> bool:
-    if type(value) in (Tracer, TracedSlice, OptionalValue):
+    if isinstance(value, Tracer | UnknownLength | OptionalValue):
         return True
     return isinstance(value, list | tuple | slice) and any(map(_has_tracer, (
         (value.start, value.stop, value.step) if isinstance(value, slice) else value)))
@@ -587,7 +587,7 @@ class _Operand:
         if isinstance(self.elements, np.ndarray) and not _has_tracer(value):
             self.elements = getattr(operator, name)(self.elements.copy(), value)
             return self
-        if type(value) is TracedSlice or (
+        if isinstance(value, UnknownLength) or (
                 (has_unknown_bound(self._index) or self.mask is not None) and np.shape(value)):
             if self.mask is None:
                 raise refuse("a slice of known length is changed by one with a traced bound. Write x[a:b] = x[a:b] + v")

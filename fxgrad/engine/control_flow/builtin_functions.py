@@ -30,7 +30,7 @@ from fxgrad.engine.control_flow.loops import Counter, loop
 from fxgrad.engine.control_flow.numbers import as_int
 from fxgrad.engine.control_flow.sequences import Sequences, as_sequence
 from fxgrad.engine.control_flow.slices import TracedSlice, item
-from fxgrad.engine.control_flow.structures import ChosenMember, containers_in, is_growing, stacked
+from fxgrad.engine.control_flow.structures import ChosenMember, UnknownLength, containers_in, is_growing, stacked
 from fxgrad.engine.control_flow.variables import Names
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
@@ -108,7 +108,7 @@ def _is_equal(one: Any, other: Any) -> Any:
 
 
 def _len(value: Any) -> Any:
-    return value.length if type(value) is TracedSlice else len(value)
+    return value.length if isinstance(value, UnknownLength) else len(value)
 
 
 def _sum(items: Any, *start: Any, **kwargs: Any) -> Any:

@@ -29,9 +29,9 @@ from fxgrad.engine.control_flow.numbers import FUNCTIONS, TYPES, function_of_mat
 from fxgrad.engine.control_flow.printing import printed, text_of
 from fxgrad.engine.control_flow.sequences import SEQUENCES, plain_enumerate
 from fxgrad.engine.control_flow.slice_functions import OF_ARRAYS
-from fxgrad.engine.control_flow.slices import TracedSlice, has_traced_slice, takes
 from fxgrad.engine.control_flow.slices import call as call_on_slices
-from fxgrad.engine.control_flow.structures import OptionalValue, is_growing, is_record
+from fxgrad.engine.control_flow.slices import has_traced_slice, takes
+from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, is_growing, is_record
 from fxgrad.engine.frontend.protocol import written
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
@@ -103,7 +103,8 @@ def _callee(function: Any, depth: int, arguments: Sequence[Argument]) -> Any:
     kind = type(function)
     if kind is FunctionType:
         return _called_function(function, depth, arguments)
-    if kind is MethodType and type(function.__func__) is FunctionType and type(function.__self__) is not TracedSlice:
+    if kind is MethodType and type(function.__func__) is FunctionType and not isinstance(
+            function.__self__, UnknownLength):
         if not is_user_file(function.__func__.__code__.co_filename):
             check_method(function)
         return MethodType(called(function.__func__, depth, *shifted(arguments, 1)), function.__self__)

@@ -23,8 +23,7 @@ from fxgrad.engine.control_flow.growing import has_items
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
 from fxgrad.engine.control_flow.printing import held
 from fxgrad.engine.control_flow.sequences import ENDLESS, Sequences, as_sequence
-from fxgrad.engine.control_flow.slices import TracedSlice
-from fxgrad.engine.control_flow.structures import is_growing
+from fxgrad.engine.control_flow.structures import UnknownLength, is_growing
 from fxgrad.engine.control_flow.variables import Names, Passed, cells_of, names_of_block
 from fxgrad.engine.tracing.tape import current
 
@@ -92,7 +91,7 @@ def _stage_while(mark: Mark, test: FunctionType, body: FunctionType, names: Call
 def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: Sequence[str], turn: Sequence[str],
          stored: Sequence[str], passed: Passed, optional: Sequence[str] = ()) -> None:
     """Run `for item in iterable: body(item)` until `stopped()`."""
-    iterable = as_sequence(iterable) if type(iterable) is TracedSlice or is_growing(iterable) else iterable
+    iterable = as_sequence(iterable) if isinstance(iterable, UnknownLength) or is_growing(iterable) else iterable
     items, names = iterable, functools.partial(names_of_block, live, turn, stored, passed, optional)
     if isinstance(iterable, Sequences):
         if is_unknown(iterable.length):

@@ -17,8 +17,8 @@ from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.blocks import is_unknown, refuse
 from fxgrad.engine.control_flow.containers import fresh
-from fxgrad.engine.control_flow.slices import TracedSlice, item
-from fxgrad.engine.control_flow.structures import OptionalValue, member_class
+from fxgrad.engine.control_flow.slices import item
+from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, member_class
 from fxgrad.engine.control_flow.variables import truth
 from fxgrad.engine.control_flow.whole_numbers import OF_WHOLE_NUMBERS
 from fxgrad.engine.ops.structural import convert
@@ -30,7 +30,7 @@ from fxgrad.scipy import special
 
 def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
     """Return `numpy.array(data)`, of traced numbers too, in the dtype of NumPy's."""
-    if type(data) is TracedSlice and len(args) < 2 and kwargs.keys() <= {"dtype"}:
+    if isinstance(data, UnknownLength) and len(args) < 2 and kwargs.keys() <= {"dtype"}:
         dtype = args[0] if args else kwargs.get("dtype")
         return data.copy() if dtype is None else data.astype(dtype)
     if not _has_tracers(data) or kwargs.keys() - {"dtype", "copy", "order", "ndmin"} or len(args) > 1:
@@ -43,7 +43,7 @@ def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _asarray(function: Callable[..., Any], data: Any, *args: Any, **kwargs: Any) -> Any:
     """Return `numpy.asarray(data)`, or what a function like it returns: a traced array itself, if the dtype is its."""
-    if type(data) is TracedSlice and len(args) < 2 and kwargs.keys() <= {"dtype"}:
+    if isinstance(data, UnknownLength) and len(args) < 2 and kwargs.keys() <= {"dtype"}:
         dtype = args[0] if args else kwargs.get("dtype")
         return data if dtype in (None, data.dtype) else data.astype(dtype)
     if not _has_tracers(data) or kwargs.keys() - {"dtype", "copy", "order"} or len(args) > 1:

@@ -10,7 +10,7 @@ from typing import Any
 from fxgrad import debug
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
-from fxgrad.engine.control_flow.structures import required
+from fxgrad.engine.control_flow.structures import UnknownLength, required
 from fxgrad.engine.frontend.callback import repeats_a_run
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
@@ -46,6 +46,7 @@ def printed(*args: Any, **kwargs: Any) -> None:
         return
     values = [leaf for arg in args for leaf in (
         [part[0] for part in arg.parts if not isinstance(part, str)] if isinstance(arg, Text) else tree.leaves(arg))]
+    _refuse_unknown_length(values)
     if kwargs.keys() - {"sep", "end"} or not (block.get() is not None or any(map(is_unknown, values))):
         waiting = held.get()
         if waiting is None:
@@ -81,8 +82,16 @@ def template(arg: Any) -> tuple[str, list[Any]]:
     return "".join(pieces), given
 
 
+def _refuse_unknown_length(values: Sequence[Any]) -> None:
+    """Raise if there is an array of unknown length among values that are to be text."""
+    if any(isinstance(each, UnknownLength) for each in values):
+        raise refuse("a slice with a traced bound, whose length is not known, is made text. Print the array and the "
+                     "bounds, or go over the items in a loop")
+
+
 def shown(value: Any) -> Any:
     """Return a value of an f-string; raise if it is traced, and the text would be that of a tracer."""
+    _refuse_unknown_length([value])
     if is_unknown(value):
         raise _without_digits("an f-string has a traced value")
     return value
@@ -90,7 +99,9 @@ def shown(value: Any) -> Any:
 
 def text_of(function: Callable[..., str], /, *args: Any, **kwargs: Any) -> str:
     """Return the text that `str`, `repr`, `format` or the method `format` makes; raise as for an f-string."""
-    if not _is_printed.get() and any(map(is_unknown, tree.leaves((args, kwargs)))):
+    values = tree.leaves((args, kwargs))
+    _refuse_unknown_length(values)
+    if not _is_printed.get() and any(map(is_unknown, values)):
         raise _without_digits(f"{function.__name__}() makes text of a traced value")
     return function(*args, **kwargs)
 

@@ -16,6 +16,7 @@ from fxgrad.engine.control_flow.arrays import Row, RowSource
 from fxgrad.engine.control_flow.blocks import Thunk, is_unknown, refuse
 from fxgrad.engine.control_flow.containers import fresh
 from fxgrad.engine.control_flow.growing import columns as columns_of
+from fxgrad.engine.control_flow.matrices import TracedMatrix
 from fxgrad.engine.control_flow.ownership import is_array
 from fxgrad.engine.control_flow.slices import TracedSlice
 from fxgrad.engine.control_flow.structures import is_growing, joint_type
@@ -51,6 +52,8 @@ def as_sequence(iterable: Any) -> Sequences | None:
         values = iterable.values
         length = iterable.length if values.shape[0] else 0
         return Sequences(length, lambda number: values[number], lambda: iter(iterable if values.shape[0] else ()))
+    if type(iterable) is TracedMatrix:
+        return Sequences(iterable.length, iterable.row, lambda: iter(iterable))
     if isinstance(iterable, np.ndarray) or (type(iterable) is Tracer and iterable.shape):
         rows: Any = iterable
         array = fnp.asarray(rows)

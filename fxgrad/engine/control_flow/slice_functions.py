@@ -1,4 +1,7 @@
-"""NumPy's functions of slices whose length is traced: each has here the arguments that it takes."""
+"""NumPy's functions of slices whose length is traced: each has here the arguments that it takes.
+
+Those of linear algebra are in `matrices.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
 from fxgrad.engine.api.checking import check
+from fxgrad.engine.control_flow.matrices import TracedMatrix, ndim_of, product
 from fxgrad.engine.control_flow.slices import (
     FUNCTIONS,
+    OpenMesh,
     TracedSlice,
-    call,
     check_lengths,
     chosen_rows,
     greatest,
@@ -36,7 +40,9 @@ def _slice(value: Any, name: str) -> TracedSlice:
 
 def _together(*values: Any) -> list[TracedSlice]:
     """Return slices and arrays as slices of one length, which a check of the program compares."""
-    like = next(each for each in values if type(each) is TracedSlice)
+    like = next((each for each in values if type(each) is TracedSlice), None)
+    if like is None or any(type(each) is TracedMatrix for each in values):
+        raise unsupported("a matrix among arrays of one length")
     arrays = []
     for each in values:
         is_slice = type(each) is TracedSlice
@@ -51,7 +57,8 @@ def _together(*values: Any) -> list[TracedSlice]:
 
 
 def _method(name: str, method: str) -> Callable[..., Any]:
-    return lambda x, *args, **kwargs: getattr(_slice(x, name), method)(*args, **kwargs)
+    return lambda x, *args, **kwargs: getattr(x if type(x) is TracedMatrix else _slice(x, name), method)(
+        *args, **kwargs)
 
 
 for _name in ("sum", "prod", "mean", "var", "std", "any", "all", "max", "min", "argmax", "argmin", "copy", "argsort",
@@ -62,7 +69,7 @@ FUNCTIONS |= {"amax": FUNCTIONS["max"], "amin": FUNCTIONS["min"]}
 
 @named("size")
 def _size(a: Any) -> Any:
-    return _slice(a, "size").size
+    return a.size
 
 
 @named("sort")
@@ -92,8 +99,10 @@ def _cumprod(a: Any, axis: Any = None) -> Any:
     return _running("cumprod", np.cumprod, a, axis)
 
 
-def _running(name: str, function: Any, a: Any, axis: Any) -> TracedSlice:
-    rows = _slice(a, name) if axis is not None else _slice(a, name).ravel()
+def _running(name: str, function: Any, a: Any, axis: Any) -> Any:
+    if type(a) is TracedMatrix and axis is not None:
+        return a.with_rows(function(a.values, axis=axis))
+    rows = _slice(a, name) if axis is not None else a.ravel()
     return rows.with_rows(function(rows.values, axis=0 if axis is None else axis))
 
 
@@ -130,7 +139,7 @@ def _percentile(a: Any, q: Any, axis: Any = None, method: str = "linear") -> Any
 
 @named("quantile")
 def _quantile(a: Any, q: Any, axis: Any = None, method: str = "linear") -> Any:
-    rows = _slice(a, "quantile") if axis is not None else _slice(a, "quantile").ravel()
+    rows = _slice(a, "quantile") if axis is not None else a.ravel()
     if rows.axes(0 if axis is None else axis) != (0,):
         raise unsupported("quantiles along another axis than the first")
     rows.check_ordered("quantile")
@@ -157,9 +166,9 @@ for _name in ("nansum", "nanprod", "nanmean", "nanmax", "nanmin", "nanvar", "nan
 @named("cov")
 def _cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None) -> Any:
     ddof = (0 if bias else 1) if ddof is None else ddof
-    if type(m) is Columns and rowvar and y is None:
-        m, rowvar = m.rows, False
-    if y is not None and _ndim(m) == _ndim(y) == 1:
+    if type(m) is TracedMatrix and m.rows is None and rowvar and y is None:
+        m, rowvar = m.T, False
+    if y is not None and ndim_of(m) == ndim_of(y) == 1:
         m, rowvar, y = _column_stack([m, y]), False, None
     if _slice(m, "cov").ndim == 1 and y is None:
         return m.var(ddof=ddof)
@@ -202,9 +211,11 @@ def _bincount(x: Any, weights: Any = None, *, minlength: int) -> Any:
 
 @named("concatenate")
 def _concatenate(parts: Any, axis: int | None = 0) -> Any:
+    if any(type(each) is TracedMatrix for each in parts):
+        raise unsupported("concatenate of matrices")
     if axis is None:
         return _join([each.ravel() if type(each) is TracedSlice else fnp.ravel(each) for each in parts])
-    if axis in (0, -_ndim(parts[0])):
+    if axis in (0, -ndim_of(parts[0])):
         return _join(parts)
     rows = _together(*parts)
     return rows[0].with_rows(np.concatenate([each.values for each in rows], axis=axis))
@@ -212,14 +223,14 @@ def _concatenate(parts: Any, axis: int | None = 0) -> Any:
 
 @named("hstack")
 def _hstack(parts: Any) -> Any:
-    return _concatenate(parts, axis=0 if all(_ndim(each) == 1 for each in parts) else 1)
+    return _concatenate(parts, axis=0 if all(ndim_of(each) == 1 for each in parts) else 1)
 
 
 @named("vstack")
 def _vstack(parts: Any) -> Any:
-    if any(_ndim(each) == 1 and type(each) is TracedSlice for each in parts):
+    if any(ndim_of(each) == 1 and type(each) is TracedSlice for each in parts):
         raise unsupported("vstack of rows")
-    return _join([each if _ndim(each) > 1 else as_elements(each)[None] for each in parts])
+    return _concatenate([each if ndim_of(each) > 1 else as_elements(each)[None] for each in parts])
 
 
 @named("append")
@@ -229,7 +240,7 @@ def _append(arr: Any, values: Any, axis: Any = None) -> Any:
 
 @named("stack")
 def _stack(arrays: Any, axis: int = 0) -> Any:
-    if not axis or any(-_ndim(each) - 1 == axis for each in arrays):
+    if not axis or any(-ndim_of(each) - 1 == axis for each in arrays):
         raise unsupported("stack along a first axis")
     rows = _together(*arrays)
     return rows[0].with_rows(np.stack([each.values for each in rows], axis=axis))
@@ -239,10 +250,6 @@ def _stack(arrays: Any, axis: int = 0) -> Any:
 def _column_stack(arrays: Any) -> Any:
     rows = _together(*arrays)
     return rows[0].with_rows(np.column_stack([each.values for each in rows]))
-
-
-def _ndim(value: Any) -> int:
-    return value.ndim if type(value) is TracedSlice else len(np.shape(value))
 
 
 def _join(parts: Sequence[Any]) -> Any:
@@ -283,7 +290,7 @@ def _whole_size(parts: Sequence[Any]) -> int | None:
 
 @named("compress")
 def _compress(condition: Any, a: Any, axis: Any = None) -> Any:
-    if axis not in (None, 0) or _ndim(condition) != 1:
+    if axis not in (None, 0) or ndim_of(condition) != 1:
         raise unsupported("compress along another axis than the first")
     if type(a) is TracedSlice:
         return (a.ravel() if axis is None else a)[condition]
@@ -339,6 +346,14 @@ def _nonzero(a: Any) -> Any:
     return tuple(places.with_rows(places.values[:, axis]) for axis in range(a.ndim))
 
 
+def _open_mesh(rows: Any, columns: Any) -> OpenMesh:
+    """Return what `np.ix_` does of two masks."""
+    masks = [each if type(each) is Tracer else np.asarray(each) for each in (rows, columns)]
+    if any(mask.dtype != dtypes.bool_ or mask.ndim != 1 for mask in masks):
+        raise unsupported("np.ix_ with a traced mask and places")
+    return OpenMesh(masks)
+
+
 def _flat_places(a: Any) -> Any:
     """Return the places in the flattened array of the elements that are true."""
     return _places(fnp.ravel(a))[:, 0]
@@ -346,7 +361,8 @@ def _flat_places(a: Any) -> Any:
 
 OF_ARRAYS: dict[Any, Callable[..., Any]] = {
     np.nonzero: _nonzero, np.where: _nonzero, np.flatnonzero: _flat_places, np.argwhere: _places, np.unique: _unique,
-    np.compress: _compress, np.extract: _extract, np.bincount: _bincount, np.split: _split}
+    np.compress: _compress, np.extract: _extract, np.bincount: _bincount, np.split: _split,
+    np.ix_: _open_mesh}
 """Functions of NumPy's whose results have a traced length for a traced array."""
 
 
@@ -365,7 +381,7 @@ def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
 
 @named("trapezoid")
 def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0) -> Any:
-    if _ndim(y) > 1 or _ndim(x) > 1:
+    if ndim_of(y) > 1 or ndim_of(x) > 1:
         raise unsupported("trapezoid of more than one axis")
     y, *xs = _together(y, *([] if x is None else [x]))
     steps = xs[0][1:] - xs[0][:-1] if xs else dx
@@ -411,95 +427,9 @@ def _interp(x: Any, xp: Any, fp: Any) -> Any:
 # --- linear algebra ---------------------------------------------------------------------------------------------------
 
 
-class Columns:
-    """The transposed matrix of a slice with two axes, whose second axis has the traced length: for products."""
-
-    __array_priority__ = 2000
-
-    def __init__(self, rows: TracedSlice) -> None:
-        self.rows = rows
-
-    @property
-    def T(self) -> TracedSlice:  # noqa: N802
-        """The slice."""
-        return self.rows
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name) if name.startswith("__") else unsupported(name)
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
-        if ufunc is np.matmul and method == "__call__" and not kwargs:
-            return product(*args)
-        raise unsupported(f"np.{ufunc.__name__} of a transposed slice")
-
-    def __array_function__(self, function: Any, _: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        if function in (np.cov, np.corrcoef, np.dot):
-            return call(function, *args, **kwargs)
-        raise unsupported(f"{function.__name__} of a transposed slice")
-
-    def __matmul__(self, other: Any) -> Any:
-        return product(self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return product(other, self)
-
-    dot = __matmul__
-
-
-@named("dot", "matmul")
-def product(one: Any, other: Any) -> Any:
-    """Return `one @ other`, of which at least one is a slice."""
-    if type(one) is Columns:
-        if type(other) is Columns:
-            raise unsupported("a product of two transposed slices")
-        rows, others = _together(one.rows, other)
-        return fnp.matmul(rows.filled(0).T, others.filled(0))
-    if type(other) is Columns:
-        if _ndim(one) == 1:
-            return product(other.rows, one)
-        return Columns(product(other.rows, one.T))
-    if type(one) is TracedSlice and one.ndim > 1:
-        if type(other) is TracedSlice:
-            raise unsupported("a product of two slices with two axes")
-        return one.with_rows(fnp.matmul(one.values, other))
-    if type(one) is TracedSlice or len(np.shape(one)) <= 1:
-        lengths = [each.length if type(each) is TracedSlice else np.shape(each)[0] for each in (one, other)]
-        if not (type(one) is type(other) is TracedSlice and one.key == other.key):
-            check_lengths(*lengths)
-        sides = [each.filled(0) if type(each) is TracedSlice else as_elements(each) for each in (one, other)]
-        size = min(side.shape[0] for side in sides)
-        return fnp.matmul(sides[0][:size], sides[1][:size])
-    raise unsupported("a product with an array of more than one axis")
-
-
-@named("transpose")
-def _transpose(a: Any) -> Any:
-    return Columns(a) if _slice(a, "transpose").ndim == 2 else a
-
-
 @named("vdot")
 def _vdot(a: Any, b: Any) -> Any:
     return product(a.conj() if type(a) is TracedSlice else fnp.conj(a), b)
-
-
-@named("outer")
-def _outer(a: Any, b: Any) -> Any:
-    if type(b) is TracedSlice or _slice(a, "outer").ndim > 1:
-        raise unsupported("outer with these arguments")
-    return a.with_rows(fnp.outer(a.values, b))
-
-
-@named("norm")
-def _norm(x: Any, axis: Any = None) -> Any:
-    rows = _slice(x, "norm")
-    found = fnp.linalg.norm(rows.filled(0), axis=axis)
-    return found if 0 in rows.axes(axis) else rows.with_rows(found)
-
-
-@named("lstsq")
-def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
-    rows, values = _together(a, b)
-    return fnp.linalg.lstsq(rows.filled(0), values.filled(0), rcond)  # rows of zeros change no solution
 
 
 @named("polyfit")

@@ -13,7 +13,6 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -44,22 +43,54 @@ from fxgrad.numpy.updates import is_unknown_mask
 
 def item(container: Any, index: Any) -> Any:
     """Return `container[index]`, which may be traced; a slice with traced bounds, or a mask, gives a `TracedSlice`."""
-    if type(container) is TracedSlice:
+    if isinstance(container, UnknownLength):
         return container[index]
     if (name := number_name(container)) and index is not Ellipsis and not (type(index) is tuple and not index):
         raise TypeError(at_user_line(f"{name!r} object is not subscriptable"))
     if isinstance(container, np.ndarray) or type(container) is Tracer:
+        if type(index) is OpenMesh:
+            return _part_of_matrix(item(container, index[0]), index[1])
         if are_places(index):
             return _rows_at(container, index)
         part, mask = _split_mask(index)
         if mask is not None:
             return chosen_rows(container if part is None else select(container, part), mask)
+        if type(index) is tuple and len(shape_of(container)) == 1 and has_unknown_bound(index) and (
+                sum(each is not None for each in index) == 1):
+            part = item(container, next(each for each in index if each is not None))
+            return part[tuple(None if each is None else slice(None) for each in index)]
+        if _is_of_matrix(container, index):
+            return _part_of_matrix(item(container, index[0]), index[1])
     refuse_chosen_places(index)
     if type(index) not in (slice, tuple) or not has_unknown_bound(index):
         return select(container, index)
     if isinstance(container, np.ndarray) or (type(container) is Tracer and container.shape):
         return _read(container, index)
     raise refuse_bound(container)
+
+
+def _is_of_matrix(array: Any, index: Any) -> bool:
+    """Return whether an index chooses columns of a matrix, whose number is not known, and rows."""
+    return type(index) is tuple and len(index) == len(shape_of(array)) == 2 and (
+        isinstance(index[0], slice) or _is_mask(index[0])) and (
+        has_unknown_bound(index[1]) if isinstance(index[1], slice) else _is_mask(index[1]))
+
+
+class OpenMesh(tuple[Any, Any]):
+    """The masks of rows and of columns of `np.ix_`, one of which is traced."""
+
+    __slots__ = ()
+
+
+def _part_of_matrix(rows: Any, part: Any) -> Any:
+    """Return the columns of a matrix, or of a slice of its rows, that a slice with traced bounds or a mask selects."""
+    is_span = type(rows) is TracedSlice
+    array = rows.values if is_span else rows
+    columns = item(array.T, part)
+    if type(columns) is not TracedSlice:
+        return rows.with_rows(columns.T)
+    return FUNCTIONS["matrix"](columns.values.T, (rows.length, rows.key) if is_span else None,
+                               (columns.length, columns.key), [array] * isinstance(part, slice))
 
 
 def refuse_chosen_places(index: Any) -> None:
@@ -112,7 +143,7 @@ def _is_mask(index: Any) -> bool:
 
 def has_mask(index: Any) -> bool:
     """Return whether an index is a traced mask, or has one among its entries."""
-    return any(map(_is_mask, index)) if type(index) is tuple else _is_mask(index)
+    return any(map(_is_mask, index)) if isinstance(index, tuple) else _is_mask(index)
 
 
 def _split_mask(index: Any) -> tuple[Any, Any]:
@@ -160,6 +191,8 @@ def mask_of(array: Any, index: Any) -> Any:
     if _is_mask(index):
         _check_mask(index, shape)
         return fnp.reshape(index, (*index.shape, *[1] * (len(shape) - index.ndim)))
+    if type(index) is OpenMesh:
+        return fnp.logical_and(index[0][:, None], index[1])
     if has_mask(index):
         return fnp.at(np.zeros(shape, bool))[index].set(True)
     if not has_unknown_bound(index):
@@ -180,7 +213,7 @@ def aligned(array: Any, index: Any, value: Any) -> Any:
 
     The result broadcasts to the shape of the array. A check of the program compares the lengths.
     """
-    if type(value) is not TracedSlice and not np.shape(value):
+    if not isinstance(value, UnknownLength) and not np.shape(value):
         return value
     shape = shape_of(array)
     part, mask = _split_mask(index)
@@ -190,25 +223,28 @@ def aligned(array: Any, index: Any, value: Any) -> Any:
             place = _places_of_length(place, fnp.sum(mask), value.length)
         rows = fnp.reshape(value.values[place], (*mask.shape, *value.values.shape[1:]))
         return rows if part is None else fnp.at(np.zeros(shape, value.dtype))[part].set(rows)
-    if has_mask(index):  # the elements that stay must not make NaNs
+    is_unknown_length = isinstance(value, UnknownLength)
+    if has_mask(index) and not is_unknown_length and type(index) is not OpenMesh:
+        # The elements that stay must not make NaNs.
         return fnp.at(np.ones(shape, fnp.asarray(value).dtype))[index].set(value)
-    entries = _entries(index, shape)
-    sliced = [axis for axis, entry in enumerate(entries) if isinstance(entry, slice)]
-    values = value.values if type(value) is TracedSlice else as_elements(value)
-    while values.ndim > len(sliced) and values.shape[0] == 1 and type(value) is not TracedSlice:
+    entries = _entries_with_masks(index, shape) if has_mask(index) else _entries(index, shape)
+    sliced = [axis for axis, entry in enumerate(entries) if isinstance(entry, slice) or np.ndim(entry)]
+    values = value.values if is_unknown_length else as_elements(value)
+    spans: Any = ([(value.length, value.key)] if type(value) is TracedSlice else
+                  value.extents if is_unknown_length else [])
+    while values.ndim > len(sliced) and values.shape[0] == 1 and not is_unknown_length:
         values = values[0]  # NumPy leaves out leading axes
     if values.ndim > len(sliced):
         raise refuse(f"x[...] = v: v has {values.ndim} axes, and the slice has {len(sliced)}")
     offset = len(sliced) - values.ndim
     for number, axis in enumerate(sliced[offset:]):
-        is_span = type(value) is TracedSlice and number == 0
-        size = value.length if is_span else values.shape[number]
-        key = _key(entries[axis], shape[axis])
+        span: Any = spans[number] if number < len(spans) else None
+        is_span = span is not None
+        size = span[0] if is_span else values.shape[number]
         if not is_span and size == 1:
             continue
-        start, length, step = _bounds(entries[axis], shape[axis])
-        place = (np.arange(shape[axis]) - start) // step
-        if is_span and value.key != key and is_unknown(size):  # one row is stored in all
+        place, length, key = _places_along(entries[axis], shape[axis])
+        if is_span and span[1] != key and is_unknown(size):  # one row is stored in all
             place = _places_of_length(place, length, size)
         elif not is_span:
             check_lengths(length, size)
@@ -223,6 +259,22 @@ def _places_of_length(places: Any, length: Any, size: Any) -> Any:
     check(fnp.equal(length, size) | fnp.equal(size, 1), "the slices and arrays must have one length, got {} and {}",
           length, size)
     return fnp.where(fnp.equal(size, 1), 0, places)
+
+
+def _places_along(entry: Any, size: int) -> tuple[Any, Any, Any]:
+    """Return for each place in an axis its number in what a slice or a mask selects, how many there are, and a key."""
+    if not isinstance(entry, slice):
+        return fnp.cumsum(entry) - 1, fnp.sum(entry), _mask_key(entry) if is_unknown(entry) else None
+    start, length, step = _bounds(entry, size)
+    return (np.arange(size) - start) // step, length, _key(entry, size)
+
+
+def _entries_with_masks(index: Any, shape: Sequence[int]) -> list[Any]:
+    """Return an index with a mask of one axis, or an `OpenMesh`, as one entry for each axis: slices and masks."""
+    masks = [each for each in index if not isinstance(each, slice)]
+    if (type(index) is not OpenMesh and len(masks) > 1) or any(np.ndim(each) != 1 for each in masks):
+        raise unsupported("x[...] = v with these masks")
+    return [*index, *[slice(None)] * (len(shape) - len(index))]
 
 
 def _entries(index: Any, shape: Sequence[int]) -> list[Any]:
@@ -308,7 +360,8 @@ def _read(array: Any, index: Any) -> TracedSlice:
     return TracedSlice(values, convert(length, np.dtype("int64"), weak=True), _key(part, shape[axis]), [array])
 
 
-def _least(dtype: Any) -> Any:
+def least(dtype: Any) -> Any:
+    """Return the least number of a dtype."""
     kind = dtypes.kind_of(dtype)
     return False if kind == "b" else -np.inf if kind == "f" else np.iinfo(dtype).min
 
@@ -319,15 +372,139 @@ def greatest(dtype: Any) -> Any:
     return True if kind == "b" else np.inf if kind == "f" else np.iinfo(dtype).max
 
 
-class TracedSlice(UnknownLength):
+def _reduced(function: Any, neutral: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return the method that reduces elements by a function, to which a neutral number makes no difference."""
+    return lambda self, *args, **kwargs: self._reduce(function, neutral, *args, **kwargs)
+
+
+class Selection(UnknownLength):
+    """What slices and matrices of unknown length have in common: NumPy's methods of arrays."""
+
+    __slots__ = ()
+    __array_priority__ = 2000
+    __hash__ = None  # type: ignore[assignment]
+
+    def with_rows(self, values: Any) -> Any:
+        """Return one of other elements that is as long."""
+        raise NotImplementedError
+
+    def filled(self, fill: Any) -> Any:
+        """Return the elements, with a number in the place of those that do not count."""
+        raise NotImplementedError
+
+    def ravel(self) -> TracedSlice:
+        """Return all elements, along one axis."""
+        raise NotImplementedError
+
+    def _reduce(self, function: Any, neutral: Callable[[Any], Any], axis: Any = None, keepdims: bool = False,
+                **options: Any) -> Any:
+        """Reduce elements along axes, by default all; those that do not count are the dtype's neutral number."""
+        raise NotImplementedError
+
+    def _count(self, axis: Any) -> Any:
+        """Return how many elements a reduction is over."""
+        raise NotImplementedError
+
+    def axes(self, axis: Any) -> tuple[int, ...]:
+        """Return the axes that a reduction is over."""
+        return tuple(range(self.ndim)) if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, self.ndim)
+
+    def check_ordered(self, name: str) -> None:
+        """Raise for complex numbers, which have no order here."""
+        if dtypes.is_complex(self.dtype):
+            raise unsupported(f"{name} of complex numbers")
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the elements."""
+        return self.values.dtype
+
+    def __bool__(self) -> bool:
+        raise refuse_bound()
+
+    def __setitem__(self, *_: object) -> None:
+        raise refuse("a slice with a traced bound changes in place. Write x[a:b] = v or x[i] = v on the array; give "
+                     "functions the array and the bounds")
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
+        return call_ufunc(ufunc, method, *args, **kwargs)
+
+    def __array_function__(self, function: Any, _: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        return call(function, *args, **kwargs)
+
+    sum = _reduced(np.sum, lambda _: 0)
+    prod = _reduced(np.prod, lambda _: 1)
+    any = _reduced(np.any, lambda _: 0)
+    all = _reduced(np.all, lambda _: 1)
+    max = _reduced(np.max, least)
+    min = _reduced(np.min, greatest)
+
+    def mean(self, axis: Any = None, **options: Any) -> Any:
+        """Return the mean of elements along axes, by default of all."""
+        return self.sum(axis, **options) / self._count(axis)
+
+    def var(self, axis: Any = None, ddof: Any = 0, **options: Any) -> Any:
+        """Return the variance of elements along axes, by default of all."""
+        apart = self - self.mean(axis, keepdims=True)
+        square = np.real(apart * apart.conj()) if dtypes.is_complex(self.dtype) else apart * apart
+        return square.sum(axis, **options) / fnp.maximum(self._count(axis) - ddof, 0)
+
+    def std(self, axis: Any = None, ddof: Any = 0, **options: Any) -> Any:
+        """Return the standard deviation of elements along axes, by default of all."""
+        return np.sqrt(self.var(axis, ddof, **options))
+
+    def conj(self) -> Any:
+        """Return the complex conjugates."""
+        return self.with_rows(np.conj(self.values))
+
+    def dot(self, other: Any) -> Any:
+        """Return the product with an array, a slice or a matrix."""
+        return FUNCTIONS["matmul"](self, other)
+
+    def copy(self) -> Any:
+        """Return a copy."""
+        return self.with_rows(self.values)
+
+    def round(self, decimals: int = 0) -> Any:
+        """Return the elements rounded to a number of decimals."""
+        return self.with_rows(np.round(self.values, decimals))
+
+    def clip(self, *bounds: Any) -> Any:
+        """Return the elements, none below or above bounds."""
+        return call(np.clip, self, *bounds)
+
+    @property
+    def real(self) -> Any:
+        """The real parts."""
+        return self.with_rows(np.real(self.values))
+
+    @property
+    def imag(self) -> Any:
+        """The imaginary parts."""
+        return self.with_rows(np.imag(self.values))
+
+    def astype(self, dtype: Any) -> Any:
+        """Return the elements in another dtype."""
+        return self.with_rows(self.values.astype(dtype))
+
+    def __matmul__(self, other: Any) -> Any:
+        return FUNCTIONS["matmul"](self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return FUNCTIONS["matmul"](other, self)
+
+    def release(self) -> None:
+        """Forget the array that this is a view of, since nothing reads it later."""
+        self.values.viewed = None
+
+
+class TracedSlice(Selection):
     """The first `length` rows of `values`, which has more; they are a view of the arrays `sources`.
 
     Slices with one `key` have one length.
     """
 
     __slots__ = ("key", "length", "values")
-    __array_priority__ = 2000
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, values: Any, length: Any, key: Any, sources: Sequence[Any] = ()) -> None:
         self.length, self.key = length, key
@@ -347,11 +524,9 @@ class TracedSlice(UnknownLength):
         return found
 
     def with_rows(self, values: Any) -> TracedSlice:
-        """Return a slice of other elements that is as long."""
         return TracedSlice(values, self.length, self.key)
 
     def filled(self, fill: Any, values: Any = None) -> Any:
-        """Return the array with a number in the rows that do not count."""
         values = self.values if values is None else values
         is_row = fnp.reshape(self.is_row(values.shape[0]), (-1, *[1] * (values.ndim - 1)))
         return fnp.where(is_row, values, np.asarray(fill).astype(values.dtype))
@@ -359,11 +534,6 @@ class TracedSlice(UnknownLength):
     def is_row(self, size: int | None = None) -> Any:
         """Return for each row, or the first `size` ones, whether it counts."""
         return fnp.less(np.arange(self.values.shape[0] if size is None else size), self.length)
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the elements."""
-        return self.values.dtype
 
     @property
     def ndim(self) -> int:
@@ -388,15 +558,16 @@ class TracedSlice(UnknownLength):
         raise refuse("the length of a slice with traced bounds is traced, and this needs a number of Python. Write "
                      "len(x) in converted code, or stop - start")
 
-    def __bool__(self) -> bool:
-        raise refuse_bound()
-
     def __getitem__(self, index: Any) -> Any:
         first, *rest = entries_of(index)
         if isinstance(first, slice):
             rows = self if first == slice(None) else self._rows(first)
+            if _is_of_matrix(self.values, (slice(None), *rest)):
+                return _part_of_matrix(rows, *rest)
             return rows if not rest else TracedSlice(
                 select(rows.values, (slice(None), *rest)), rows.length, rows.key, [self.values])
+        if first is None and self.ndim == 1 and rest in ([], [slice(None)]):
+            return FUNCTIONS["matrix"](self.values[None], None, (self.length, self.key), [self.values])
         if first is None or first is Ellipsis or has_mask(first):
             raise refuse_bound()
         if type(first) is TracedSlice and first.dtype == dtypes.bool_ and first.key == self.key and not rest:
@@ -421,26 +592,16 @@ class TracedSlice(UnknownLength):
         return TracedSlice(self.values[fnp.clip(start + step * np.arange(most + 1), 0, most)], length, (
             self.key, _key(part, None)), [self.values])
 
-    def __setitem__(self, *_: object) -> None:
-        raise refuse("a slice with a traced bound changes in place. Write x[a:b] = v or x[i] = v on the array; give "
-                     "functions the array and the bounds")
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
-        return call_ufunc(ufunc, method, *args, **kwargs)
-
-    def __array_function__(self, function: Any, _: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        return call(function, *args, **kwargs)
-
     @staticmethod
     def elementwise(function: Callable[..., Any], *args: Any) -> Any:
         """Apply a function of elements to the rows that count.
 
         With an array of known length the result has that length: a slice has as many rows, or one.
         """
-        spans = [each for each in args if type(each) is TracedSlice]
+        spans: list[Any] = [each for each in args if isinstance(each, UnknownLength)]
         ndim = max(each.ndim for each in spans)
-        if any(each.ndim != ndim for each in spans):
-            raise unsupported("an operation of slices with different numbers of axes")
+        if any(type(each) is not TracedSlice or each.ndim != ndim for each in spans):
+            return FUNCTIONS["elementwise"](function, *args)
         shapes: list[tuple[int, ...]] = [() if type(each) is TracedSlice else np.shape(each) for each in args]
         if any(len(shape) > ndim for shape in shapes):
             raise unsupported("an operation with an array that has more axes")
@@ -473,69 +634,31 @@ class TracedSlice(UnknownLength):
 
     def _reduce(self, function: Any, neutral: Callable[[Any], Any], axis: Any = None, keepdims: bool = False,
                 **options: Any) -> Any:
-        """Reduce elements along axes, by default all; rows that do not count have the dtype's neutral number."""
         name = function.__name__
         if options:
             raise unsupported(f"{name} with {', '.join(sorted(options))}=")
-        if neutral in (_least, greatest):
+        if neutral in (least, greatest):
             self.check_ordered(name)
         axes = self.axes(axis)
         if 0 not in axes:
             return self.with_rows(function(self.values, axis=axes, keepdims=keepdims))
-        if neutral in (_least, greatest):
+        if neutral in (least, greatest):
             self.check_not_empty(name)
         return function(self.filled(neutral(self.dtype)), axis=axes, keepdims=keepdims)
 
-    def axes(self, axis: Any) -> tuple[int, ...]:
-        """Return the axes that a reduction is over."""
-        if axis is None:
-            return tuple(range(self.ndim))
-        return np.lib.array_utils.normalize_axis_tuple(axis, self.ndim)
-
     def _count(self, axis: Any) -> Any:
-        """Return how many elements a reduction is over."""
         axes = self.axes(axis)
         return math.prod(self.values.shape[each] for each in axes if each) * (self.length if 0 in axes else 1)
-
-    sum = partialmethod(_reduce, np.sum, lambda _: 0)
-    prod = partialmethod(_reduce, np.prod, lambda _: 1)
-    any = partialmethod(_reduce, np.any, lambda _: 0)
-    all = partialmethod(_reduce, np.all, lambda _: 1)
-    max = partialmethod(_reduce, np.max, _least)
-    min = partialmethod(_reduce, np.min, greatest)
-
-    def mean(self, axis: Any = None, **options: Any) -> Any:
-        """Return the mean of elements along axes, by default of all."""
-        return self.sum(axis, **options) / self._count(axis)
-
-    def var(self, axis: Any = None, ddof: Any = 0, **options: Any) -> Any:
-        """Return the variance of elements along axes, by default of all."""
-        apart = self - self.mean(axis, keepdims=True)
-        square = np.real(apart * apart.conj()) if dtypes.is_complex(self.dtype) else apart * apart
-        return square.sum(axis, **options) / fnp.maximum(self._count(axis) - ddof, 0)
-
-    def std(self, axis: Any = None, ddof: Any = 0, **options: Any) -> Any:
-        """Return the standard deviation of elements along axes, by default of all."""
-        return fnp.sqrt(self.var(axis, ddof, **options))
-
-    def conj(self) -> TracedSlice:
-        """Return the complex conjugates."""
-        return self.with_rows(np.conj(self.values))
 
     def argmax(self) -> Any:
         """Return the number of the greatest element."""
         self._check_flat("argmax")
-        return fnp.argmax(self.filled(_least(self.dtype)))  # of equal elements the first, which counts
+        return fnp.argmax(self.filled(least(self.dtype)))  # of equal elements the first, which counts
 
     def argmin(self) -> Any:
         """Return the number of the least element."""
         self._check_flat("argmin")
         return fnp.argmin(self.filled(greatest(self.dtype)))
-
-    def check_ordered(self, name: str) -> None:
-        """Raise for complex numbers, which have no order here."""
-        if dtypes.is_complex(self.dtype):
-            raise unsupported(f"{name} of complex numbers")
 
     def _check_flat(self, name: str) -> None:
         if self.ndim > 1:
@@ -563,62 +686,25 @@ class TracedSlice(UnknownLength):
 
     @property
     def T(self) -> Any:  # noqa: N802
-        """The transposed matrix, for products."""
-        return FUNCTIONS["transpose"](self)
+        """The transposed matrix."""
+        if self.ndim > 2:
+            raise unsupported("transpose of more than two axes")
+        return self if self.ndim == 1 else FUNCTIONS["matrix"](self.values.T, None, (self.length, self.key),
+                                                               [self.values])
 
     def ravel(self) -> TracedSlice:
-        """Return all elements, along one axis."""
         size = math.prod(self.values.shape[1:])
         return self if self.ndim == 1 else TracedSlice(fnp.ravel(self.values), self.length * size, (self.key, size))
 
-    def dot(self, other: Any) -> Any:
-        """Return the product with an array, or another slice."""
-        return FUNCTIONS["matmul"](self, other)
-
-    def copy(self) -> TracedSlice:
-        """Return a copy."""
-        return self.with_rows(self.values)
-
-    def round(self, decimals: int = 0) -> Any:
-        """Return the elements rounded to a number of decimals."""
-        return self.with_rows(np.round(self.values, decimals))
-
-    def clip(self, *bounds: Any) -> Any:
-        """Return the elements, none below or above bounds."""
-        return self.elementwise(np.clip, self, *bounds)
-
-    @property
-    def real(self) -> TracedSlice:
-        """The real parts."""
-        return self.with_rows(np.real(self.values))
-
-    @property
-    def imag(self) -> TracedSlice:
-        """The imaginary parts."""
-        return self.with_rows(np.imag(self.values))
-
-    def astype(self, dtype: Any) -> TracedSlice:
-        """Return the elements in another dtype."""
-        return self.with_rows(self.values.astype(dtype))
-
-    def __matmul__(self, other: Any) -> Any:
-        return FUNCTIONS["matmul"](self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return FUNCTIONS["matmul"](other, self)
-
-    def release(self) -> None:
-        """Forget the array that this is a view of, since nothing reads it later."""
-        self.values.viewed = None
-
-
 def is_temporary(value: Any) -> bool:
     """Return whether a value that a method was called with, and its caller was called with, has no name."""
-    return type(value) is TracedSlice and sys.getrefcount(value) <= ASSIGNED_AND_PASSED
+    return isinstance(value, UnknownLength) and sys.getrefcount(value) <= ASSIGNED_AND_PASSED
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
-"""NumPy's functions of slices by their names: those of `slice_functions.py`."""
+"""NumPy's functions of slices and matrices by their names: those of `slice_functions.py` and `matrices.py`.
+
+`matrix` makes a slice of columns, and `elementwise` is for operands of which some are such."""
 _ELEMENTWISE = {each for each in dir(np) if isinstance(getattr(np, each), np.ufunc)} | {
     "where", "clip", "real", "imag", "nan_to_num", "abs", "sign", "round"}
 _ELEMENTWISE -= {"matmul", "vecdot", "matvec", "vecmat"}
@@ -676,24 +762,27 @@ def unsupported(what: str) -> Exception:
                   "a loop with an `if`")
 
 
-def _operation(name: str) -> Callable[..., Any]:
-    return lambda self, *others: TracedSlice.elementwise(getattr(operator, name), self, *others)
+def set_operators(kind: Any, elementwise: Callable[..., Any]) -> None:
+    """Give a class the operators on each element, which `elementwise` applies; those in place are refused."""
+    def operation(name: str) -> Callable[..., Any]:
+        return lambda self, *others: elementwise(getattr(operator, name), self, *others)
+
+    def reflected(name: str) -> Callable[..., Any]:
+        return lambda self, other: elementwise(getattr(operator, name), other, self)
+
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
+        function = f"{name}_" if name in ("and", "or") else name
+        setattr(kind, f"__{name}__", operation(function))
+        setattr(kind, f"__r{name}__", reflected(function))
+        setattr(kind, f"__i{name}__", kind.__setitem__)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
+        setattr(kind, f"__{name}__", operation(name))
 
 
-def _reflected(name: str) -> Callable[..., Any]:
-    return lambda self, other: TracedSlice.elementwise(getattr(operator, name), other, self)
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor"):
-    _function = f"{_name}_" if _name in ("and", "or") else _name
-    setattr(TracedSlice, f"__{_name}__", _operation(_function))
-    setattr(TracedSlice, f"__r{_name}__", _reflected(_function))
-    setattr(TracedSlice, f"__i{_name}__", TracedSlice.__setitem__)
-for _name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert"):
-    setattr(TracedSlice, f"__{_name}__", _operation(_name))
+set_operators(TracedSlice, TracedSlice.elementwise)
 
 
 def has_traced_slice(values: Sequence[Any]) -> bool:
     """Return whether there is a slice of unknown length among values, or in a list of them."""
-    return any(type(each) is TracedSlice or (type(each) in (list, tuple) and any(
-        type(part) is TracedSlice for part in each)) for each in values)
+    return any(isinstance(each, UnknownLength) or (type(each) in (list, tuple) and any(
+        isinstance(part, UnknownLength) for part in each)) for each in values)

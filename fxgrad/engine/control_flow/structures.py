@@ -94,9 +94,28 @@ class Kept:
 
 
 class UnknownLength:
-    """An array of unknown length (`slices.py`), which consists of arrays and a number, its `parts`."""
+    """An array of unknown length (`slices.py`, `matrices.py`), which consists of arrays and numbers, its `parts`.
+
+    `values` has its elements, and others that do not count; `length` is the number of its rows.
+    """
 
     __slots__ = ()
+
+    values: Any
+    length: Any
+    ndim: Any
+    dtype: Any
+
+    def __getitem__(self, index: Any) -> Any:
+        raise NotImplementedError
+
+    def copy(self) -> Any:
+        """Return a copy."""
+        raise NotImplementedError
+
+    def astype(self, dtype: Any) -> Any:
+        """Return the elements in another dtype."""
+        raise NotImplementedError
 
     def parts(self) -> list[Any]:
         """Return what it consists of; the first are its elements."""

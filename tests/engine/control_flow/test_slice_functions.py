@@ -234,15 +234,11 @@ def median_of_complex_numbers(x, n):
     return np.median(np.arange(8.0)[:n] * x + 1j)  # here
 
 
-def shape_of_columns(x, n):
-    return (np.ones((4, 2))[:n] * x).T.shape  # here
-
-
 @pytest.mark.parametrize(("function", "what"), [
     (along_the_second_axis, "cov of variables in rows"), (stacked_rows, "vstack of rows"),
     (pairs_of_variables_in_rows, "cov of variables in rows"),
     (median_of_complex_numbers, "quantile of complex numbers"),
-    (an_argument_that_is_not_taken, "median with these arguments"), (shape_of_columns, "shape")])
+    (an_argument_that_is_not_taken, "median with these arguments")])
 def test_what_is_not_taken_is_refused_by_line(function: Any, what: str) -> None:
     assert_refused(function, None, f"{what} {_LOOP}")
     with pytest.raises(ControlFlowError):

@@ -399,7 +399,7 @@ def array_changes_under_a_carried_slice(x, n):
 
 
 def two_bounds(x, n):
-    return (np.ones((4, 4)) * x)[:n, :n].sum()  # here
+    return (np.ones((4, 4, 4)) * x)[:n, :n].sum()  # here
 
 
 def bound_of_a_list(x, n):
