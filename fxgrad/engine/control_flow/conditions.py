@@ -16,8 +16,15 @@ from fxgrad.engine.control_flow.branches import branch as stage_branch
 from fxgrad.engine.control_flow.branches import choose, choose_at_hand
 from fxgrad.engine.control_flow.growing import has_items
 from fxgrad.engine.control_flow.printing import Text, template
-from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue, is_growing
+from fxgrad.engine.control_flow.structures import (
+    ChosenMember,
+    OptionalValue,
+    PossibleItem,
+    UnknownLength,
+    is_growing,
+)
 from fxgrad.engine.control_flow.variables import Passed, cells_of, names_of_block, truth
+from fxgrad.engine.core.avals import array_aval
 from fxgrad.engine.ops.comparison import not_ as logical_not
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
@@ -103,10 +110,16 @@ def is_same(one: Any, other: Any) -> Any:
 
 
 def is_true(value: Any) -> Any:
-    """Return a condition that is a variable, which may be None, or a list."""
+    """Return a condition that is a variable or an operand: of None, a text, a container or an object its truth.
+
+    A traced condition can choose between truths, and not between a number and one of these.
+    """
     if type(value) is list:
         return has_items(value) if is_growing(value) else bool(value)
-    return boolean("and", value.is_set, lambda: boolean_of(value.value)) if type(value) is OptionalValue else value
+    if type(value) is OptionalValue:
+        return boolean("and", value.is_set, lambda: boolean_of(value.value))
+    of_program = isinstance(value, Tracer | UnknownLength | PossibleItem | ChosenMember)
+    return value if of_program or array_aval(value) is not None else bool(value)
 
 
 def not_(value: Any) -> Any:

@@ -155,14 +155,14 @@ class ExpressionRewriter(ast.NodeTransformer):
     # --- conditions ---------------------------------------------------------------------------------------------------
 
     def _condition(self, node: ast.expr, is_operand: bool = False) -> ast.expr:
-        """Return a condition; a name that may be None is one, and so is a list as an operand of `and` and `or`."""
+        """Return a condition; a name that may be None is one, and so is any object as an operand of `and` and `or`."""
         if isinstance(node, ast.BoolOp):
             return self._boolean(node, functools.partial(self._condition, is_operand=True))
         if isinstance(node, ast.Name) and node.id in self._optional:
             return call_operator("is_true", [node], node)
         visited: ast.expr = self.visit(node)
         return call_operator("is_true", [visited], node) if is_operand and isinstance(
-            node, ast.Name | ast.Attribute | ast.Subscript) else visited
+            node, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else visited
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         return self._boolean(node, self.visit)

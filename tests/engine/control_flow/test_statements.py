@@ -697,3 +697,21 @@ def test_a_loop_may_return_before_it_sets_a_name():
     assert [*batched(np.array([1.0, 0.0]))] == pytest.approx([2.0, 0.0])
     with pytest.raises(ControlFlowError, match=r"^`before` has no value before this `for`"):
         jit(python_control_flow(reads_a_name_that_the_first_turn_has_not))(1.0)
+
+
+def operands_that_are_no_numbers(x, scale=None, names=(), text="a", table={}):  # noqa: B006
+    if x > 0 and scale:
+        return x * scale
+    if (x < -2 and names) or not (x and text):
+        return x + 9
+    while x < 8 and text and dict(table, a=x):
+        x = x * x + 1
+    return x if x > 0 and table else -x
+
+
+@pytest.mark.parametrize("keywords", [{}, {"scale": 2.0}, {"text": ""}, {"names": ("a",), "table": {"a": 1}}])
+def test_operands_of_a_condition_may_be_none_texts_and_containers(keywords):
+    xs = np.array([-3.0, -1.0, 0.0, 1.5])
+    function = functools.partial(operands_that_are_no_numbers, **keywords)
+    want = [function(x) for x in xs.tolist()]
+    np.testing.assert_array_equal([jit(python_control_flow(function))(x) for x in xs.tolist()], want)
