@@ -61,12 +61,10 @@ class Block:
 
     def __enter__(self) -> Self:
         self._token = block.set(self)
-        self._tries = tries.set(0)
         return self
 
     def __exit__(self, *_: object) -> None:
         block.reset(self._token)
-        tries.reset(self._tries)
 
     @property
     def line(self) -> str:
@@ -125,29 +123,72 @@ def refuse(message: str) -> ControlFlowError:
 # --- code inside of `try` ---------------------------------------------------------------------------------------------
 
 
-tries: ContextVar[int] = ContextVar("blocks_of_try", default=0)
+_handled: ContextVar[tuple[Thunk, ...]] = ContextVar("handlers_of_try", default=())
+_OF_VALUES = (ArithmeticError, AssertionError, IndexError, ValueError, Warning)
+"""Exceptions that Python and NumPy raise for some values of numbers; traced code has no values, and raises none."""
 
 
-class InTry:
-    """Marks code inside of `try`, with exceptions that are caught."""
+@contextmanager
+def in_try(handled: Thunk) -> Iterator[None]:
+    """Within the block running code stands inside of `try`; `handled` returns the exceptions that are caught."""
+    token = _handled.set((*_handled.get(), handled))
+    try:
+        yield
+    finally:
+        _handled.reset(token)
 
-    def __enter__(self) -> None:
-        tries.set(tries.get() + 1)
 
-    def __exit__(self, *_: object) -> None:
-        tries.set(tries.get() - 1)
-
-
-in_try = InTry()
 refusals = (ControlFlowError, ConcretizationError, MutationError)
 """Exceptions of traced code alone, which no `except` of converted code catches."""
 
 
-def refuse_in_try(what: str) -> None:
-    """Raise if the running code stands in a `try`: a traced condition has no exceptions of its own."""
-    if tries.get():
-        raise refuse(f"the condition of this `{what}` is traced and stands inside of `try`: both sides are traced "
-                     "once, so no exception can depend on traced values. Move the traced code out of the `try`")
+def refuse_in_try(what: str, raised: type[BaseException] | None = None) -> None:
+    """Raise if the running code stands in a `try` that catches exceptions of values: a traced condition has none.
+
+    So does a condition for the exception `raised`, if that is caught.
+    """
+    kinds = _kinds_handled()
+    if any(issubclass(kind, each) or issubclass(each, kind) for kind in kinds for each in _OF_VALUES) or (
+            raised is not None and issubclass(raised, kinds)):
+        raise _in_try(what)
+
+
+def refuse_caught(what: str, error: Exception) -> None:
+    """Raise for an exception of a traced block that a `try` around it would catch, as if the block had to run."""
+    if not isinstance(error, refusals) and isinstance(error, _kinds_handled()):
+        raise _in_try(what) from error
+
+
+def refuse_for_some_values(shown: str, operands: Sequence[Any], raised: Sequence[type[Exception]]) -> None:
+    """Raise for traced operands if the running code stands in a `try` that catches what Python raises for some."""
+    kinds = _kinds_handled()
+    found = [kind.__name__ for kind in raised if kinds and issubclass(kind, kinds)]
+    if found and any(map(is_unknown, operands)):
+        raise refuse(f"{shown} raises {' or '.join(found)} for some numbers, and stands inside of a `try` that catches "
+                     "it; of a traced number it gives NaN or an infinity. Write an `if` in the place of the `try`")
+
+
+def _in_try(what: str) -> ControlFlowError:
+    return refuse(f"the condition of this `{what}` is traced and stands inside of `try`: both sides are traced "
+                  "once, so no exception can depend on traced values. Move the traced code out of the `try`")
+
+
+def _kinds_handled() -> tuple[type[BaseException], ...]:
+    """Return the exceptions that are caught around the running code."""
+    found: list[type[BaseException]] = []
+    waiting: list[Any] = []
+    for handled in _handled.get():
+        try:
+            waiting += handled()
+        except Exception:  # noqa: BLE001  (Python reads their names only if there is an exception)
+            return (BaseException,)
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, tuple):
+            waiting += each
+        else:
+            found.append(each)
+    return (*found,)
 
 
 # --- turns that Python runs as a guess --------------------------------------------------------------------------------

@@ -14,7 +14,17 @@ import numpy as np
 
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.api.checking import check_raise
-from fxgrad.engine.control_flow.blocks import UNSET, Block, Cells, SideRaisesError, block, refuse, undo
+from fxgrad.engine.control_flow.blocks import (
+    UNSET,
+    Block,
+    Cells,
+    SideRaisesError,
+    block,
+    refuse,
+    refuse_caught,
+    refuse_in_try,
+    undo,
+)
 from fxgrad.engine.control_flow.containers import note_choice
 from fxgrad.engine.control_flow.growing import Places, places_of, with_places
 from fxgrad.engine.control_flow.names import RESULT, is_generated
@@ -174,6 +184,7 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
     try:
         traced = trace_body(what, shown, call, [], [])
     except Exception as error:
+        refuse_caught("if" if what == "rest" else what, error)
         where = (f"code at {around.line}, which runs if {_JUMPS[when == 'true']}" if what == "rest" else
                  f"side of the `{what}` at {around.line} for a condition that is {when}")
         if not any(each.startswith("while tracing the ") for each in getattr(error, "__notes__", ())):
@@ -223,6 +234,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
                 break
             without_unchanged = False
     if ends is not None:  # the other side runs, for the values of this one are never used
+        refuse_in_try("raise", type(ends.error))
         program = ends.traced.program
         programs = [program, program.replace(equations=[])]
         _bind_choice(predicate, programs if raises else programs[::-1], ends.traced.captured)
@@ -233,6 +245,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
             try:
                 rest()
             except Exception as error:
+                refuse_caught("if" if what == "rest" else what, error)
                 mark_untaken(error)
                 raise
         return

@@ -194,9 +194,10 @@ def not_raising(test: Any, raises: bool, message: Thunk, source: str, error: Thu
     """
     if not is_unknown(test):
         return test
-    refuse_in_try("raise")
+    kind = _class_of(error)
+    refuse_in_try("raise", kind or BaseException)
     condition = truth(test, "if")
-    _check(logical_not(condition) if raises else condition, message, source, _class_of(error))
+    _check(logical_not(condition) if raises else condition, message, source, kind)
     return not raises
 
 

@@ -23,6 +23,7 @@ from fxgrad.engine.user_source import copy_tree, walk_tree
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _SEQUENCES = ("range", "zip", "enumerate", "reversed", "count", "itertools.count")
 _COMPARISONS = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
+_DIVISIONS = {ast.Div: "truediv", ast.FloorDiv: "floordiv", ast.Mod: "mod"}
 _MAY_HOLD_ITEMS = (ast.Tuple, ast.List, ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 """Expressions whose values may be tuples or lists."""
 _REDUCTIONS = ("sum", "any", "all", "min", "max", "len", "next")
@@ -44,6 +45,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         self._chosen = 0  # how many expressions are around that a traced condition may choose
         self._asks_depth = False
         self._in_iterable = False  # of a comprehension
+        self._is_caught = False  # what an expression raises, by a `try` around it in the function
 
     def _new(self, word: str) -> str:
         self._count += 1
@@ -211,6 +213,8 @@ class ExpressionRewriter(ast.NodeTransformer):
         of_conditions = {ast.Add: "counted", ast.Sub: "as_number"}.get(type(node.op)) if all(
             map(_is_condition, (node.left, node.right))) else None
         self.generic_visit(node)
+        if self._is_caught and type(node.op) in _DIVISIONS:
+            return call_operator("divided", [constant(_DIVISIONS[type(node.op)], node), node.left, node.right], node)
         if of_conditions is not None:
             node.left, node.right = (call_operator(of_conditions, [each], each) for each in (node.left, node.right))
         return node

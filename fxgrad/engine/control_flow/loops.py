@@ -15,7 +15,16 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.control_flow.aliases import note_mark
-from fxgrad.engine.control_flow.blocks import UNSET, Block, Cells, ChangeLog, probe_logs, refuse, undo
+from fxgrad.engine.control_flow.blocks import (
+    UNSET,
+    Block,
+    Cells,
+    ChangeLog,
+    probe_logs,
+    refuse,
+    refuse_caught,
+    undo,
+)
 from fxgrad.engine.control_flow.containers import note_choice
 from fxgrad.engine.control_flow.growing import Places, has_items, places_of, with_places
 from fxgrad.engine.control_flow.names import is_generated
@@ -252,6 +261,9 @@ class _Loop:
         try:
             return trace_body(self.what, shown, lambda *tracers: call(tracers), avals, names,
                               [structure] * len(avals))
+        except Exception as error:
+            refuse_caught(self.what, error)
+            raise
         finally:
             shown.forget_variables()
             write(self.cells, self.containers.write({**self.before, **items}))

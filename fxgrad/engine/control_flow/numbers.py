@@ -6,6 +6,7 @@ import copy
 import enum
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterator
 from types import BuiltinFunctionType, UnionType
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from fxgrad import lax
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.control_flow.blocks import is_unknown, refuse
+from fxgrad.engine.control_flow.blocks import is_unknown, refuse, refuse_for_some_values
 from fxgrad.engine.control_flow.containers import fresh
 from fxgrad.engine.control_flow.slices import item
 from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, member_class
@@ -39,6 +40,13 @@ def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
     if "ndmin" in kwargs:
         array = fnp.array(array, copy=False, ndmin=kwargs["ndmin"])
     return copy.copy(array) if kwargs.get("copy", True) else array
+
+
+def divided(word: str, one: Any, other: Any) -> Any:
+    """Return a quotient or remainder in a `try`; raise for traced numbers if it catches what Python raises for 0."""
+    if all(type(each) in (int, float) or (type(each) is Tracer and each.aval.weak) for each in (one, other)):
+        refuse_for_some_values("division", [other], [ZeroDivisionError])
+    return getattr(operator, word)(one, other)
 
 
 def _asarray(function: Callable[..., Any], data: Any, *args: Any, **kwargs: Any) -> Any:
@@ -229,11 +237,13 @@ def function_of_math(function: BuiltinFunctionType) -> Any:
             "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "phase": "angle"}.get(
                 function.__name__, function.__name__)
     whole = name in ("floor", "ceil", "trunc")
+    raised = [kind for kind, names in _RAISED.items() if name in names]
     as_operand = as_int if name in ("gcd", "lcm") else _as_float if function.__module__ == "math" else _as_complex
 
     def call(*args: Any) -> Any:
         if not any(type(arg) is Tracer for arg in args):
             return function(*args)
+        refuse_for_some_values(f"{function.__module__}.{function.__name__}()", args, raised)
         if name == "log" and len(args) == 2:
             return call(args[0]) / call(args[1])
         if name in _OF_NONE and len(args) != 2:
@@ -297,6 +307,11 @@ _MATH = {"sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", 
          "arctan2", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "abs", "power", "hypot", "copysign",
          "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "degrees", "radians", "fmod", "remainder", "cbrt",
          "exp2", "angle", "gcd", "lcm", "frexp", "ldexp", "modf", "nextafter"}
+_RAISED: dict[type[Exception], set[str]] = {
+    ValueError: {"sqrt", "log", "log2", "log10", "log1p", "arcsin", "arccos", "arccosh", "arctanh", "power", "fmod",
+                 "remainder", "gamma", "lgamma"},
+    OverflowError: {"exp", "exp2", "expm1", "sinh", "cosh", "power", "ldexp", "gamma", "lgamma"}}
+"""What functions of `math` raise for some numbers, with the names that they have in fxgrad.numpy."""
 _OF_NONE: dict[str, Any] = {"hypot": 0.0, "gcd": 0, "lcm": 1}
 """What functions of `math` of any number of arguments return for none."""
 _SPECIAL = {"erf": "erf", "erfc": "erfc", "gamma": "gamma", "lgamma": "gammaln"}

@@ -298,10 +298,14 @@ class _Rewriter(ExpressionRewriter, ast.NodeTransformer):  # the linter knows vi
         return placed(ast.With(items, self._block(node.body)), node)
 
     def visit_Try(self, node: ast.Try) -> Any:
+        around, self._is_caught = self._is_caught, self._is_caught or bool(node.handlers)
         body = self._block(node.body)
+        self._is_caught = around
         if node.handlers:  # which exceptions are raised cannot depend on traced values
-            inside = ast.withitem(operator("in_try", node), None)
-            body = [placed(ast.With([inside], body), node)]
+            kinds = [load("BaseException", each) if each.type is None else self.visit(copy_tree(each.type))
+                     for each in node.handlers]
+            inside = call_operator("in_try", [thunk(placed(ast.Tuple(kinds, ast.Load()), node))], node)
+            body = [placed(ast.With([ast.withitem(inside, None)], body), node)]
         handlers = [placed(ast.ExceptHandler(each.type and self.visit(each.type), each.name, self._block(each.body)),
                            each) for each in node.handlers]
         if handlers:  # they are for exceptions that Python has, too

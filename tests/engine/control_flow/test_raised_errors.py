@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import pickle
 from typing import Any
 
@@ -548,7 +549,7 @@ def test_a_known_condition_raises_while_the_program_is_recorded():
 def condition_in_try(x):
     try:
         y = 1.0 if x > 1 else x  # here
-    except TypeError:
+    except (TypeError, ZeroDivisionError):
         y = 3.0
     return y
 
@@ -578,6 +579,80 @@ def test_refusals_are_not_caught_by_the_handlers_of_the_function(function, at, w
         f"the condition of this `{what}` is traced and stands inside of `try`: both sides are traced once, so no "
         "exception can depend on traced values. Move the traced code out of the `try`\n"
         f"  at test_raised_errors.py:{line} (in {at.__name__})")
+
+
+def checked_by_type(x):
+    try:
+        if (np.asarray(x) < 0).any():
+            raise ValueError("negative")
+        y = x
+        while y > 3:
+            y = y / 2 if y > 5 else y - 1
+    except (NameError, AttributeError):
+        y = 0.0
+    return y
+
+
+def test_a_try_that_catches_nothing_of_values_may_hold_traced_conditions():
+    compiled = jit(python_control_flow(checked_by_type))
+    assert [compiled(x) for x in (1.0, 4.0, 13.0)] == [checked_by_type(x) for x in (1.0, 4.0, 13.0)]
+    with pytest.raises(ValueError, match="negative"):
+        compiled(-1.0)
+
+
+def raises_what_it_catches(x):
+    try:
+        if x > 3:
+            raise TypeError("large")  # here
+    except TypeError:
+        x = 3.0
+    return x
+
+
+def raises_on_a_side(x):
+    try:
+        if x > 3:  # here
+            x = x + "a"
+    except TypeError:
+        x = 3.0
+    return x
+
+
+def raises_in_a_turn(x):
+    try:
+        while x > 3:  # here
+            x = x + "a"
+    except TypeError:
+        x = 3.0
+    return x
+
+
+def has_no_root(x):
+    try:
+        return math.sqrt(x)  # here
+    except ValueError:
+        return 0.0
+
+
+def has_no_inverse(x):
+    try:
+        return 1.0 / (x - 1.0)  # here
+    except ArithmeticError:
+        return 0.0
+
+
+@pytest.mark.parametrize(("function", "message"), [
+    (raises_what_it_catches, "the condition of this `raise` is traced and stands inside of `try`"),
+    (raises_on_a_side, "the condition of this `if` is traced and stands inside of `try`"),
+    (raises_in_a_turn, "the condition of this `while` is traced and stands inside of `try`"),
+    (has_no_root, r"math.sqrt\(\) raises ValueError for some numbers, and stands inside of a `try` that catches it"),
+    (has_no_inverse, "division raises ZeroDivisionError for some numbers, and stands inside of a `try`")])
+def test_exceptions_that_depend_on_traced_values_are_not_caught(function, message):
+    lines, first = inspect.getsourcelines(function)
+    line = next(first + number for number, each in enumerate(lines) if each.rstrip().endswith("# here"))
+    with pytest.raises(ControlFlowError, match=rf"{message}[\s\S]*\n  at test_raised_errors.py:{line} \("):
+        jit(python_control_flow(function))(0.5)
+    assert np.isfinite(grad(python_control_flow(function))(0.5))  # where values are known, Python runs it
 
 
 def test_a_change_that_others_would_see_is_not_caught() -> None:
