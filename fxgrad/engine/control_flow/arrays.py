@@ -10,19 +10,27 @@ import copy
 import operator
 import sys
 from collections.abc import Callable
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
-from fxgrad.engine.control_flow.aliases import ASSIGNED, Shared, count_marks, loans, note_array_change
-from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
+from fxgrad.engine.control_flow.aliases import (
+    ASSIGNED,
+    Shared,
+    count_marks,
+    count_others,
+    loans,
+    note_array_change,
+)
+from fxgrad.engine.control_flow.blocks import block, is_caught, is_unknown, refuse
 from fxgrad.engine.control_flow.items import (
     ListItems,
     Place,
     as_number,
+    assigned,
     entries_of,
     from_front,
     has_unknown_bound,
@@ -38,11 +46,14 @@ from fxgrad.engine.control_flow.ownership import (
     is_array,
     is_carried,
     is_sole,
+    owns_elements,
 )
 from fxgrad.engine.control_flow.slices import (
     TracedSlice,
     aligned,
     are_places,
+    check_lengths,
+    is_condition,
     is_temporary,
     item,
     mask_of,
@@ -242,7 +253,9 @@ class ArrayItems(Place):
         del base
         self._check_given_back()
         self._check_sole(beside=int(is_part))
-        if chosen:
+        if is_condition(index):
+            index, value = ..., _if(index, value, self._cell.cell_contents)
+        elif chosen:
             index, value = places_and_values(self._cell.cell_contents, index, value)
         elif mask is None and (has_unknown_bound(index) or isinstance(value, UnknownLength)):
             mask, value = _everywhere(self._cell.cell_contents, index, value)
@@ -318,6 +331,53 @@ class ArrayItems(Place):
     def wholes(self) -> list[ArrayItems]:
         """The arrays that have the elements."""
         return [self]
+
+
+class ScalarItems(Place):
+    """The element of an array without axes that a variable alone has: `...` or a condition selects it."""
+
+    def __init__(self, cell: CellType) -> None:
+        self._cell = cell
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return `x[index]` for an operator such as `+=`, which then assigns it."""
+        array = self._cell.cell_contents
+        one = np.ones((), array.dtype)[()]
+        return _Operand(fnp.where(index, array, one) if is_condition(index) else array[index])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        value = value.elements if type(value) is _Operand else value
+        array = self._cell.cell_contents
+        if is_condition(index):
+            index, value = ..., _if(index, value, array)
+        self._cell.cell_contents = _updated(array, index, value)
+
+
+def _if(condition: Any, value: Any, array: Any) -> Any:
+    """Return the elements after `array[condition] = value`, for a traced bool that selects all or none."""
+    if type(value) is TracedSlice:
+        check_lengths(value.length, fnp.where(condition, 1, 0))
+        value = value.values[0]
+    return fnp.where(condition, value, array)
+
+
+def itemized(target: Any, variable: FunctionType | None = None) -> Any:
+    """Return the object of which an item is assigned.
+
+    A traced scalar is an array without axes, as np.asarray(x) gives, or a number of NumPy's, which has no items. It is
+    taken for an array if a variable alone has it, so that nothing else would see its change, and no `try` stands around
+    it that is for numbers.
+    """
+    if variable is None or type(target) is not Tracer or target.shape or target.weak_type:
+        return assigned(target)
+    cell = cell_of(variable)
+    del target
+    holders: list[Any] = [cell.cell_contents]
+    if block.get() is None and not is_caught(TypeError) and count_others(holders) == 1 and owns_elements(holders[0]):
+        return ScalarItems(cell)
+    name = holders[0].dtype.name
+    raise TypeError(at_user_line(f"'numpy.{name}' object does not support item assignment. Of an array without axes, "
+                                 "write x = np.where(mask, v, x)"))
 
 
 class ArrayRows(Place):

@@ -98,7 +98,9 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         if not isinstance(node.ctx, ast.Load):
-            node.value = call_operator("itemized", [self._place(node.value)], node.value)
+            variable = [thunk(load(node.value.id, node))] if isinstance(
+                node.value, ast.Name) and node.value.id in self._own else []
+            node.value = call_operator("itemized", [self._place(node.value), *variable], node.value)
             node.slice = self.visit(node.slice)
             return node
         node.value = self.visit(node.value)

@@ -146,7 +146,7 @@ def mutable(target: Any) -> Any:
     return _only_of_block(target)
 
 
-def itemized(target: Any) -> Any:
+def assigned(target: Any) -> Any:
     """Return the same for an object of which an item is assigned, which numbers do not have."""
     if (name := number_name(target)):
         raise TypeError(at_user_line(f"{name!r} object does not support item assignment"))

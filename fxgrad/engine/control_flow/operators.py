@@ -5,6 +5,7 @@ from __future__ import annotations
 from fxgrad.engine.control_flow.arrays import (
     attribute,
     augmented,
+    itemized,
     place,
     returned,
     slots,
@@ -41,7 +42,7 @@ from fxgrad.engine.control_flow.conditions import (
 from fxgrad.engine.control_flow.containers import fresh, fresh_list
 from fxgrad.engine.control_flow.effects import rebinding
 from fxgrad.engine.control_flow.growing import item
-from fxgrad.engine.control_flow.items import attributed, itemized
+from fxgrad.engine.control_flow.items import attributed
 from fxgrad.engine.control_flow.iteration import for_, while_
 from fxgrad.engine.control_flow.lending import entered, given_back, passed
 from fxgrad.engine.control_flow.numbers import divided

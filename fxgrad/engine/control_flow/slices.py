@@ -61,6 +61,9 @@ def item(container: Any, index: Any) -> Any:
             return part[tuple(None if each is None else slice(None) for each in index)]
         if _is_of_matrix(container, index):
             return _part_of_matrix(item(container, index[0]), index[1])
+        if is_condition(index):  # of a number, as if it had an axis
+            array, mask = (fnp.reshape(each, (1, *each.shape)) for each in (container, index))
+            return chosen_rows(array, mask, _mask_key(index))
     refuse_chosen_places(index)
     if type(index) not in (slice, tuple) or not has_unknown_bound(index):
         return select(container, index)
@@ -169,13 +172,18 @@ def _check_mask(mask: Any, shape: Sequence[int]) -> None:
         raise refuse(f"a mask of shape {mask.shape} selects from an array of shape {shape}")
 
 
-def chosen_rows(array: Any, mask: Any) -> TracedSlice:
+def chosen_rows(array: Any, mask: Any, key: Any = None) -> TracedSlice:
     """Return `array[mask]` for a traced mask: the elements, or rows, where it is true, and their number."""
     shape = shape_of(array)
     _check_mask(mask, shape)
     places = fnp.argsort(fnp.logical_not(fnp.ravel(mask)), stable=True)
     rows = fnp.reshape(fnp.asarray(array), (mask.size, *shape[mask.ndim:]))
-    return TracedSlice(rows[places], convert(fnp.sum(mask), np.dtype("int64"), weak=True), _mask_key(mask))
+    return TracedSlice(rows[places], convert(fnp.sum(mask), np.dtype("int64"), weak=True), key or _mask_key(mask))
+
+
+def is_condition(index: Any) -> bool:
+    """Return whether an index is a traced bool, which selects all or nothing along a new axis."""
+    return type(index) is Tracer and not index.shape and index.dtype == np.bool_ and is_unknown(index)
 
 
 def _mask_key(mask: Any) -> Any:

@@ -643,3 +643,57 @@ def test_views_that_something_else_has_are_not_changed(function: Any) -> None:
     for transform in (jit, lambda f: grad(lambda x: np.sum(f(x)))):
         with pytest.raises(MutationError, match="it is a view"):
             transform(python_control_flow(function))(np.ones((2, 2)))
+
+
+# --- arrays without axes ----------------------------------------------------------------------------------------------
+
+
+def clipped_below(x):
+    y = np.array(x)
+    y[y < 2] = 0.0
+    y[y > 4] += 1.0
+    y[...] = 2 * y
+    return y
+
+
+def by_halves(x):
+    y = np.asarray(x) + 0.0
+    result = np.empty_like(y)
+    below = y < 3
+    result[below] = 2 * y[below]
+    result[~below] = np.log(y[~below])
+    return result + np.sum(y[y > 4])
+
+
+def for_numbers_too(x):
+    y = np.sqrt(np.asarray(x))
+    try:
+        y[y < 2] = 0.0
+    except TypeError:
+        y = 0.0 if y < 2 else y
+    return y
+
+
+@pytest.mark.parametrize("function", [clipped_below, by_halves, for_numbers_too])
+def test_a_condition_selects_the_element_of_an_array_without_axes(function):
+    xs = np.array([1.0, 3.5, 16.0])
+    want = [function(x) for x in xs]
+    np.testing.assert_allclose([jit(python_control_flow(function))(float(x)) for x in xs], want, rtol=1e-15)
+    np.testing.assert_allclose(jit(vmap(python_control_flow(function)))(xs), want, rtol=1e-15)
+
+
+def test_a_scalar_that_another_name_has_or_that_a_block_changes_has_no_items():
+    def named_twice(x):
+        y = z = np.array(x)
+        y[y < 2] = 0.0
+        return y + z
+
+    def in_a_block(x):
+        y = np.array(x)
+        if x > 3:
+            y[y < 5] = 1.0
+        return y
+
+    for function in (named_twice, in_a_block):
+        with pytest.raises(TypeError, match=r"does not support item assignment. Of an array without axes, write"):
+            jit(python_control_flow(function))(4.0)
