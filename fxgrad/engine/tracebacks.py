@@ -6,6 +6,7 @@ The frame that raises an error again stays, since Python adds it; IPython and py
 
 from __future__ import annotations
 
+import dis
 import functools
 import os
 from collections.abc import Callable
@@ -26,11 +27,22 @@ _INSTEAD = ("It is a traced array of fxgrad. Wrap the function that calls jax, a
             "fxgrad.from_jax(f)(x); or use the function of the same name in fxgrad")
 
 
-def _add_jax_hint(error: BaseException) -> None:
-    """Add what to write to a message of jax about a traced array of fxgrad, whose class it does not know."""
-    if type(error) is TypeError and error.args and _REFUSED_BY_JAX in str(error.args[0]) and (
-            _INSTEAD not in error.args[0]):
-        error.args = (f"{error.args[0].rstrip()}\n{_INSTEAD}",)
+_NO_NDARRAY = ("It is a traced array of fxgrad, and no np.ndarray. Ask np.ndim(x) in the place of isinstance(x, "
+               "np.ndarray); functions of fxgrad.python_control_flow get the answer of NumPy from isinstance too")
+
+
+def _add_hint(error: BaseException) -> None:
+    """Add what to write to a message about a traced array, whose class jax, or code of the user's, does not take."""
+    if type(error) is not TypeError or not error.args or _REFUSED_BY_JAX not in str(error.args[0]) or any(
+            hint in error.args[0] for hint in (_INSTEAD, _NO_NDARRAY)):
+        return
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    code = None if last is None else last.tb_frame.f_code
+    is_of_user = code is not None and last is not None and user_lines.is_user_file(
+        code.co_filename) and code.co_code[last.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+    error.args = (f"{error.args[0].rstrip()}\n{_NO_NDARRAY if is_of_user else _INSTEAD}",)
 
 
 def shorten_traceback(error: BaseException) -> BaseException:
@@ -40,7 +52,7 @@ def shorten_traceback(error: BaseException) -> BaseException:
     not one of fxgrad's comes out of fxgrad's own code, that frame stays.
     """
     error = add_pytorch_hint(error)
-    _add_jax_hint(error)
+    _add_hint(error)
     if not config.traceback_filtering:
         return error
     frames: list[TracebackType] = []

@@ -156,3 +156,16 @@ def test_cells_by_the_public_names_of_ipython(monkeypatch: pytest.MonkeyPatch) -
         fxgrad.grad(space["f"])(np.ones(3))
     with pytest.raises(errors.IndexingError, match=r"at test_tracebacks\.py:"):
         fxgrad.grad(lambda x: x[5])(np.ones(3))
+
+
+def test_a_type_error_of_the_users_code_about_a_traced_array_says_what_to_ask() -> None:
+    def total(x: Any) -> Any:
+        if not isinstance(x, list | np.ndarray):
+            raise TypeError(f"x must be an array, got {type(x)}")
+        return np.sum(x)
+
+    for transformed in (fxgrad.jit(total), fxgrad.grad(total)):
+        with pytest.raises(TypeError, match=r"^x must be an array, got <class [\s\S]*Ask np.ndim\(x\)") as refused:
+            transformed(np.ones(3))
+        assert "jax" not in str(refused.value)
+    assert fxgrad.jit(fxgrad.python_control_flow(total))(np.ones(3)) == 3.0
