@@ -48,13 +48,13 @@ from fxgrad.engine.control_flow.lending import entered, given_back, passed
 from fxgrad.engine.control_flow.numbers import divided
 from fxgrad.engine.control_flow.printing import as_they_are, shown, text
 from fxgrad.engine.control_flow.sequences import index, numbered
-from fxgrad.engine.control_flow.variables import forget
+from fxgrad.engine.control_flow.variables import forget, forgetting
 
 __all__ = [
     "acted", "argument", "as_number", "as_they_are", "assertion", "attribute", "attributed", "augmented", "boolean",
     "called", "changing", "compared", "contains", "counted", "depth", "divided", "ended", "entered", "for_", "forget",
-    "fresh", "fresh_list", "given_back", "if_", "if_expression", "in_try", "index", "is_none", "is_same", "is_true",
-    "item", "itemized", "kept", "known", "known_filter", "not_", "not_raising", "numbered", "passed", "place",
-    "raised_flag", "raising", "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots", "store_row",
-    "stored", "text", "unset", "value_of", "value_set", "while_", "with_values", "without_traced_bools",
+    "forgetting", "fresh", "fresh_list", "given_back", "if_", "if_expression", "in_try", "index", "is_none", "is_same",
+    "is_true", "item", "itemized", "kept", "known", "known_filter", "not_", "not_raising", "numbered", "passed",
+    "place", "raised_flag", "raising", "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots",
+    "store_row", "stored", "text", "unset", "value_of", "value_set", "while_", "with_values", "without_traced_bools",
 ]

@@ -41,6 +41,7 @@ from fxgrad.engine.control_flow.names import (
     free_names,
     is_generated,
     nested_functions,
+    read_names,
     walk_scope,
 )
 from fxgrad.engine.control_flow.nodes import (
@@ -194,6 +195,17 @@ class _Rewriter(ExpressionRewriter, ast.NodeTransformer):  # the linter knows vi
     def _forget(self, names: Sequence[str], at: ast.stmt) -> ast.stmt:
         """Return the statement after which names have no value."""
         return run_operator("forget", [_values_of(names, at)], at)
+
+    def _dead_after_value(self, node: ast.Assign | ast.AugAssign, targets: Sequence[ast.expr]) -> list[str]:
+        """Return the names that a value assigned to an item is the last to read: such as a view of the same array."""
+        if not any(isinstance(each, ast.Subscript) for each in targets) or isinstance(node.value, ast.Name):
+            return []
+        live: set[str] = getattr(node, "live_after", self._second_names)
+        return sorted((self._second_names & read_names([node.value])) - live - read_names(targets))
+
+    def _forgetting(self, names: Sequence[str], value: ast.expr) -> ast.expr:
+        """Return an expression after which names have no value."""
+        return call_operator("forgetting", [value, _values_of(names, value)], value) if names else value
 
     def _with_checks(self, node: ast.stmt, names: Iterable[str]) -> list[ast.stmt]:
         """Return a statement that binds names, after checks for those of scopes outside."""
@@ -352,13 +364,14 @@ class _Rewriter(ExpressionRewriter, ast.NodeTransformer):  # the linter knows vi
     # --- simple statements --------------------------------------------------------------------------------------------
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        value = node.value
+        value, dead = node.value, self._dead_after_value(node, node.targets)
         is_result = isinstance(node.targets[0], ast.Name) and node.targets[0].id == RESULT
         for name, each in itertools.chain.from_iterable(assigned_values(target, value) for target in node.targets):
             if name in self._optional:
                 _keep_none(each)
         node.targets = [self.visit(target) for target in node.targets]
         node.value = self._returned(value) if is_result else self._new_containers(value)
+        node.value = self._forgetting(dead, node.value)
         for name in getattr(node, "given_back", ()):
             node.value = call_operator("given_back", [thunk(load(name, node)), node.value], node)
         if hasattr(node, "moves") and isinstance(value, ast.Name) and (
@@ -379,7 +392,9 @@ class _Rewriter(ExpressionRewriter, ast.NodeTransformer):  # the linter knows vi
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         before: list[ast.stmt] = []
         after: list[ast.stmt] = []
+        dead = self._dead_after_value(node, [node.target])
         node.value = self._stored(node.value) if isinstance(node.value, ast.List) else self.visit(node.value)
+        node.value = self._forgetting(dead, node.value)
         if isinstance(node.target, ast.Name):
             name = node.target.id
             if name in self._optional:

@@ -101,6 +101,12 @@ def forget(names: FunctionType) -> None:
         write(cells_of(names), dict.fromkeys(cells_of(names), UNSET))
 
 
+def forgetting(value: Any, names: FunctionType) -> Any:
+    """Return a value, after which variables are not read again."""
+    forget(names)
+    return value
+
+
 def truth(value: Any, what: str) -> Any:
     """Return the truth of a traced scalar as a bool scalar."""
     aval = aval_of(value)

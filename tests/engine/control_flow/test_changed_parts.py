@@ -15,7 +15,7 @@ import pytest
 
 import fxgrad
 from fxgrad import jit, python_control_flow, vmap
-from fxgrad.errors import CheckError
+from fxgrad.errors import CheckError, ControlFlowError
 from tests.support.converted import assert_as_numpy, assert_differentiable, assert_refused
 
 
@@ -1184,3 +1184,54 @@ def test_a_slice_of_a_row_without_elements_changes_nothing() -> None:
     for n in (0, 1):
         expected = (total(0.7 + step, n) - total(0.7 - step, n)) / (2 * step)
         np.testing.assert_allclose(fxgrad.grad(python_control_flow(total))(0.7, n), expected, rtol=1e-7)
+
+
+# --- views that are read for the last time where the array changes ----------------------------------------------------
+
+
+def steps_by_rows(x, n=4):
+    rows = np.zeros((n + 1, 2))
+    rows[0] = x
+    for k in range(n):
+        now = rows[k]
+        slope = -now
+        rows[k + 1] = now + 0.1 * slope
+    return rows
+
+
+def steps_until(x, limit=0.5):
+    rows = np.zeros((9, 2))
+    rows[0] = x
+    k = 0
+    while k < 8 and rows[k, 0] > limit:
+        now, last = rows[k], rows[k - 1]
+        rows[k + 1] = now * 0.75 + 0.0 * last
+        k += 1
+    return rows
+
+
+def second_name_and_row(x):
+    rows = np.ones((3, 2)) * x
+    other = rows
+    rows[0] += other[1] * 2
+    row = rows[0]
+    rows[2] -= row + x
+    return rows
+
+
+@pytest.mark.parametrize("function", [steps_by_rows, steps_until, second_name_and_row])
+def test_a_view_may_be_read_for_the_last_time_in_the_value_of_an_item(function):
+    x = np.array([2.0, -1.0])
+    np.testing.assert_allclose(jit(python_control_flow(function))(x), function(x), rtol=1e-15)
+
+
+def test_a_view_that_is_read_again_is_another_holder():
+    def function(x):
+        rows = np.zeros((4, 2)) * x
+        first = rows[0]
+        for k in range(1, 4):
+            rows[k - 1] = first + x
+        return rows
+
+    with pytest.raises(ControlFlowError, match=r"changes the array of `rows`, which another name"):
+        jit(python_control_flow(function))(np.ones(2))
