@@ -159,14 +159,6 @@ def refuse_caught(what: str, error: Exception) -> None:
         raise _in_try(what) from error
 
 
-def refuse_for_some_values(shown: str, operands: Sequence[Any], raised: Sequence[type[Exception]]) -> None:
-    """Raise for traced operands if the running code stands in a `try` that catches what Python raises for some."""
-    found = [kind.__name__ for kind in raised if is_caught(kind)]
-    if found and any(map(is_unknown, operands)):
-        raise refuse(f"{shown} raises {' or '.join(found)} for some numbers, and stands inside of a `try` that catches "
-                     "it; of a traced number it gives NaN or an infinity. Write an `if` in the place of the `try`")
-
-
 def is_caught(raised: type[BaseException]) -> bool:
     """Return whether a `try` around the running code catches an exception."""
     kinds = _kinds_handled()

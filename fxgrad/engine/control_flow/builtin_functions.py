@@ -30,7 +30,14 @@ from fxgrad.engine.control_flow.loops import Counter, loop
 from fxgrad.engine.control_flow.numbers import as_int
 from fxgrad.engine.control_flow.sequences import Sequences, as_sequence
 from fxgrad.engine.control_flow.slices import TracedSlice, item
-from fxgrad.engine.control_flow.structures import ChosenMember, UnknownLength, containers_in, is_growing, stacked
+from fxgrad.engine.control_flow.structures import (
+    ChosenMember,
+    UnknownLength,
+    containers_in,
+    is_growing,
+    required,
+    stacked,
+)
 from fxgrad.engine.control_flow.variables import Names
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
@@ -153,6 +160,8 @@ def _extreme(function: Any, args: Sequence[Any], key: Any = None, **kwargs: Any)
             return extreme_of_turns(function, as_sequence(args[0]), lambda each: each, lambda _: True, key, **kwargs)
         return args[0].min() if function is min else args[0].max()
     items = _items_of(args[0]) if len(args) == 1 else [*args]
+    if key is None:
+        items = [*map(required, items)]
     of_key = None if key is None else called(key)
     keys = items if of_key is None else [of_key(each) for each in items]
     if len(items) < 2 or not _is_traced(keys):

@@ -7,7 +7,7 @@ import enum
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import BuiltinFunctionType, UnionType
 from typing import Any
 
@@ -16,10 +16,11 @@ import numpy as np
 from fxgrad import lax
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes, tree
-from fxgrad.engine.control_flow.blocks import is_unknown, refuse, refuse_for_some_values
+from fxgrad.engine.api.checking import check
+from fxgrad.engine.control_flow.blocks import Thunk, is_caught, is_unknown, refuse
 from fxgrad.engine.control_flow.containers import fresh
 from fxgrad.engine.control_flow.slices import item
-from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, member_class
+from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, member_class, required
 from fxgrad.engine.control_flow.variables import truth
 from fxgrad.engine.control_flow.whole_numbers import OF_WHOLE_NUMBERS
 from fxgrad.engine.ops.structural import convert
@@ -43,10 +44,18 @@ def _array(data: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def divided(word: str, one: Any, other: Any) -> Any:
-    """Return a quotient or remainder in a `try`; raise for traced numbers if it catches what Python raises for 0."""
+    """Return a quotient or remainder in a `try`, which may catch what Python raises for 0."""
     if all(type(each) in (int, float) or (type(each) is Tracer and each.aval.weak) for each in (one, other)):
-        refuse_for_some_values("division", [other], [ZeroDivisionError])
+        _check_caught("a division", [ZeroDivisionError], [other], lambda: fnp.not_equal(other, 0))
     return getattr(operator, word)(one, other)
+
+
+def _check_caught(shown: str, raised: Sequence[type[Exception]], operands: Sequence[Any], is_fine: Thunk) -> None:
+    """Add a check that Python would not raise for traced operands, if a `try` around the running code catches that."""
+    found = [kind.__name__ for kind in raised if is_caught(kind)]
+    if found and any(map(is_unknown, operands)):
+        check(is_fine(), f"Python raises {' or '.join(found)} in {shown} for this number, which a `try` catches; what "
+                         "is compiled goes to no `except`. Write an `if` in the place of the `try`")
 
 
 def _asarray(function: Callable[..., Any], data: Any, *args: Any, **kwargs: Any) -> Any:
@@ -91,12 +100,14 @@ def numpy_number(kind: type, *args: Any) -> Any:
 
 
 def _int(*args: Any, **kwargs: Any) -> Any:
+    args = (*map(required, args),)
     if len(args) == 1 and not kwargs and is_unknown(args[0]) and dtypes.kind_of(args[0].dtype) in "biuf":
         return as_int(args[0])
     return int(*args, **kwargs)
 
 
 def _float(*args: Any, **kwargs: Any) -> Any:
+    args = (*map(required, args),)
     if len(args) == 1 and not kwargs and type(args[0]) is Tracer and dtypes.kind_of(args[0].dtype) in "biuf" and (
             args[0].size == 1):
         return _as_float(fnp.reshape(args[0], ()))
@@ -140,6 +151,7 @@ def _item(array: Tracer, *index: Any) -> Any:
 
 def _rounded(number: Any, ndigits: Any = None) -> Any:
     """Return `round(number, ndigits)`, of a traced number of digits too."""
+    number = required(number)
     if type(ndigits) is not Tracer:
         return round(number, ndigits)
     scale = 10.0 ** fnp.abs(ndigits)
@@ -157,6 +169,7 @@ def _as_complex(value: Any) -> Any:
 
 
 def _complex(*args: Any, **kwargs: Any) -> Any:
+    args = (*map(required, args),)
     if len(args) == 1 and not kwargs and type(args[0]) is Tracer and args[0].dtype.kind == "c":
         return _as_complex(args[0])
     parts = [*args, 0.0] if len(args) == 1 else args
@@ -241,9 +254,9 @@ def function_of_math(function: BuiltinFunctionType) -> Any:
     as_operand = as_int if name in ("gcd", "lcm") else _as_float if function.__module__ == "math" else _as_complex
 
     def call(*args: Any) -> Any:
+        args = (*map(required, args),)
         if not any(type(arg) is Tracer for arg in args):
             return function(*args)
-        refuse_for_some_values(f"{function.__module__}.{function.__name__}()", args, raised)
         if name == "log" and len(args) == 2:
             return call(args[0]) / call(args[1])
         if name in _OF_NONE and len(args) != 2:
@@ -251,6 +264,8 @@ def function_of_math(function: BuiltinFunctionType) -> Any:
         operands = [arg if type(arg) is not Tracer else as_int(arg) if number and name == "ldexp" else as_operand(arg)
                     for number, arg in enumerate(args)]
         found = _library_function(name)(*operands)
+        _check_caught(f"{function.__module__}.{function.__name__}()", raised, args, lambda: fnp.isfinite(
+            found) | ~functools.reduce(fnp.logical_and, map(fnp.isfinite, operands)))
         if name == "frexp":
             return found[0], as_int(found[1])
         return as_int(found) if whole else found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -594,3 +595,28 @@ def test_changes_of_arrays_that_may_be_none_and_are_others_are_refused(function:
 def test_chains_that_begin_with_is_or_in_have_a_rest(function: Any) -> None:
     for y in (None, 1.0):
         assert jit(python_control_flow(lambda x, y=y: function(x, y)))(2.0) == function(2.0, y)
+
+
+def sector(x):
+    if x > 2:
+        return 1.5 * x
+    if x > 0:
+        return -x
+    return None
+
+
+def as_numbers(x):
+    found = sector(x)
+    return float(found), int(sector(x)), round(sector(x), 1), complex(sector(x)), math.cos(found), greater(found, 0.5)
+
+
+def greater(x, y):
+    return max(x, y)
+
+
+def test_types_of_numbers_and_functions_of_math_take_what_may_be_none():
+    compiled = jit(python_control_flow(as_numbers))
+    for x in (0.5, 3.0):
+        np.testing.assert_allclose(compiled(x), as_numbers(x), rtol=1e-15)
+    with pytest.raises(TypeError, match="not 'NoneType'"):
+        compiled(-1.0)

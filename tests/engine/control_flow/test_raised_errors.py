@@ -7,6 +7,7 @@ from __future__ import annotations
 import inspect
 import math
 import pickle
+import re
 from typing import Any
 
 import jax
@@ -629,30 +630,46 @@ def raises_in_a_turn(x):
 
 def has_no_root(x):
     try:
-        return math.sqrt(x)  # here
+        return math.sqrt(x)
     except ValueError:
         return 0.0
 
 
 def has_no_inverse(x):
     try:
-        return 1.0 / (x - 1.0)  # here
+        return 1.0 / (x - 1.0)
     except ArithmeticError:
         return 0.0
+
+
+def is_too_large(x):
+    try:
+        return math.exp(x)
+    except (ValueError, OverflowError):
+        return 1e300
 
 
 @pytest.mark.parametrize(("function", "message"), [
     (raises_what_it_catches, "the condition of this `raise` is traced and stands inside of `try`"),
     (raises_on_a_side, "the condition of this `if` is traced and stands inside of `try`"),
-    (raises_in_a_turn, "the condition of this `while` is traced and stands inside of `try`"),
-    (has_no_root, r"math.sqrt\(\) raises ValueError for some numbers, and stands inside of a `try` that catches it"),
-    (has_no_inverse, "division raises ZeroDivisionError for some numbers, and stands inside of a `try`")])
+    (raises_in_a_turn, "the condition of this `while` is traced and stands inside of `try`")])
 def test_exceptions_that_depend_on_traced_values_are_not_caught(function, message):
     lines, first = inspect.getsourcelines(function)
     line = next(first + number for number, each in enumerate(lines) if each.rstrip().endswith("# here"))
     with pytest.raises(ControlFlowError, match=rf"{message}[\s\S]*\n  at test_raised_errors.py:{line} \("):
         jit(python_control_flow(function))(0.5)
     assert np.isfinite(grad(python_control_flow(function))(0.5))  # where values are known, Python runs it
+
+
+@pytest.mark.parametrize(("function", "fine", "bad", "message"), [
+    (has_no_root, 4.0, -1.0, "ValueError in math.sqrt()"),
+    (has_no_inverse, 4.0, 1.0, "ZeroDivisionError in a division"),
+    (is_too_large, 2.0, 1e3, "OverflowError in math.exp()")])
+def test_a_number_for_which_python_goes_to_the_handler_fails_a_check(function, fine, bad, message):
+    compiled = jit(python_control_flow(function))
+    assert compiled(fine) == pytest.approx(function(fine), rel=1e-15)
+    with pytest.raises(CheckError, match=re.escape(f"Python raises {message} for this number, which a `try` catches")):
+        compiled(bad)
 
 
 def test_a_change_that_others_would_see_is_not_caught() -> None:
