@@ -163,9 +163,11 @@ def _only_of_block(target: Any) -> Any:
     if around is None or id(target) in around.made or type(target) is Tracer or isinstance(
             target, UnknownLength | int | float | complex | str | bytes | tuple | frozenset | np.generic | type(None)):
         return target
-    kind = "array" if array_aval(target) is not None else type(target).__name__
-    way = ("Change a copy that has a name of its own: x = x.copy(), then x[i] = v" if kind == "array" else
+    is_array = array_aval(target) is not None
+    kind = "array" if is_array else type(target).__name__
+    way = ("Change a copy that has a name of its own: x = x.copy(), then x[i] = v" if is_array else
            f"Change a copy of it: x = {kind}(x)" if type(target) in (list, dict, set) else
+           "Make it an array of NumPy's before: x = np.array(x)" if kind == "array" else
            "Assign the new value to a name, and change the object after the block")
     raise refuse(f"{with_article(kind)} is changed inside {around.text}, which is traced once and may run never or "
                  f"often. {way}")

@@ -47,6 +47,8 @@ def divided(word: str, one: Any, other: Any) -> Any:
     """Return a quotient or remainder in a `try`, which may catch what Python raises for 0."""
     if all(type(each) in (int, float) or (type(each) is Tracer and each.aval.weak) for each in (one, other)):
         _check_caught("a division", [ZeroDivisionError], [other], lambda: fnp.not_equal(other, 0))
+    elif np.geterr()["divide"] == "raise":
+        _check_caught("a division", [FloatingPointError], [other], lambda: fnp.all(fnp.not_equal(other, 0)))
     return getattr(operator, word)(one, other)
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import functools
 import re
@@ -770,3 +771,14 @@ def test_a_loop_that_breaks_is_written_as_by_hand():
     body, = (region.program for region in loop.regions if region.role == "body")
     assert [str(each.primitive) for each in body.equations] == [
         "add", "mul", "sub", "mul", "div", "sub", "abs", "lt"]
+
+
+def test_an_array_of_the_module_array_that_a_block_changes_is_to_be_one_of_numpy() -> None:
+    def function(x):
+        table = array.array("d", [0.0] * 2)
+        if x > 0:
+            table[0] = 1.0
+        return table[0]
+
+    with pytest.raises(ControlFlowError, match=r"changed inside[\s\S]*Make it an array of NumPy's before: x = np.arr"):
+        jit(python_control_flow(function))(1.0)

@@ -642,6 +642,14 @@ def has_no_inverse(x):
         return 0.0
 
 
+def has_no_quotient(x):
+    with np.errstate(divide="raise"):
+        try:
+            return np.sum(np.ones(2) / np.asarray(x))
+        except FloatingPointError:
+            return 0.0
+
+
 def is_too_large(x):
     try:
         return math.exp(x)
@@ -664,6 +672,7 @@ def test_exceptions_that_depend_on_traced_values_are_not_caught(function, messag
 @pytest.mark.parametrize(("function", "fine", "bad", "message"), [
     (has_no_root, 4.0, -1.0, "ValueError in math.sqrt()"),
     (has_no_inverse, 4.0, 1.0, "ZeroDivisionError in a division"),
+    (has_no_quotient, 4.0, 0.0, "FloatingPointError in a division"),
     (is_too_large, 2.0, 1e3, "OverflowError in math.exp()")])
 def test_a_number_for_which_python_goes_to_the_handler_fails_a_check(function, fine, bad, message):
     compiled = jit(python_control_flow(function))
