@@ -109,15 +109,18 @@ def is_same(one: Any, other: Any) -> Any:
     return one is other
 
 
-def is_true(value: Any) -> Any:
+def is_true(value: Any, is_operand: bool = False) -> Any:
     """Return a condition that is a variable or an operand: of None, a text, a container or an object its truth.
 
-    A traced condition can choose between truths, and not between a number and one of these.
+    A traced condition can choose between truths, and not between a number and one of these. So it is for a traced
+    number that is an operand: `x and None` is False, whatever x is.
     """
     if type(value) is list:
         return has_items(value) if is_growing(value) else bool(value)
     if type(value) is OptionalValue:
         return boolean("and", value.is_set, lambda: boolean_of(value.value))
+    if is_operand and is_unknown(value) and value.size == 1:
+        return truth(value, "if")
     of_program = isinstance(value, Tracer | UnknownLength | PossibleItem | ChosenMember)
     return value if of_program or array_aval(value) is not None else bool(value)
 

@@ -165,7 +165,7 @@ class ExpressionRewriter(ast.NodeTransformer):
         if isinstance(node, ast.Name) and node.id in self._optional:
             return call_operator("is_true", [node], node)
         visited: ast.expr = self.visit(node)
-        return call_operator("is_true", [visited], node) if is_operand and isinstance(
+        return call_operator("is_true", [visited, constant(True, node)], node) if is_operand and isinstance(
             node, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else visited
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:

@@ -709,6 +709,16 @@ def operands_that_are_no_numbers(x, scale=None, names=(), text="a", table={}):  
     return x if x > 0 and table else -x
 
 
+def reads_what_is_none(x, state=None):
+    if x and state and x > 1:
+        return state.scale * x
+    return -x
+
+
+def test_an_operand_that_is_none_decides_beside_a_traced_number():
+    assert jit(python_control_flow(reads_what_is_none))(2.0) == reads_what_is_none(2.0) == -2.0
+
+
 @pytest.mark.parametrize("keywords", [{}, {"scale": 2.0}, {"text": ""}, {"names": ("a",), "table": {"a": 1}}])
 def test_operands_of_a_condition_may_be_none_texts_and_containers(keywords):
     xs = np.array([-3.0, -1.0, 0.0, 1.5])
