@@ -369,7 +369,7 @@ def _values_to_join(name: str, what: str, sides: Sequence[_Side], containers: Co
         if not is_generated(name) and returned is not (one is None):
             raise refuse(f"`{name}` is set only if {_case(what, one is not None)}, and it is used after. Set it on "
                          "both sides, or before")
-        one = two = one or two
+        one = two = next((each for each in objects if each is not None), one or two)  # the one list that it may be
     assert one is not None
     assert two is not None
     if name.startswith(ITEMS) and lengths_differ(one, two):

@@ -32,6 +32,7 @@ from fxgrad.engine.control_flow.ownership import (
 from fxgrad.engine.control_flow.structures import (
     NOTHING,
     Flat,
+    Kept,
     OptionalParts,
     UnknownLength,
     as_chosen,
@@ -357,7 +358,8 @@ class _Loop:
             if before is None or is_unused:
                 self.missing |= {name}
                 self.values[name], self.avals[name], changed = flat, [*flat.avals], True
-                if name not in self.set_first and any(aval is None for aval in flat.avals):
+                if name not in self.set_first and any(
+                        aval is None and type(leaf) is not Kept for leaf, aval in zip(*flat[1:], strict=True)):
                     raise refuse(f"{shown_name(name)} is {flat} after this `{self.what}`, and has no value "
                                  "before. Only arrays and numbers can come out of a loop whose number of turns is "
                                  "traced")
@@ -448,6 +450,8 @@ class _Loop:
                 **around.made, id(value): None})
         outer, kept, before = self.outer.setdefault(name, {}), self.kept.get(name, {}), self.values[name]
         made = {**around.made, **around.of_turn, **outer}
+        if before is None:  # the one that a turn gives it is the only one that it may have
+            kept = self.kept[name] = {id(each): each for each in self.containers.with_kept(name, value, made)[1]}
         known = {id(each) for container in kept.values() for each in containers_in(container)}
         while True:
             objects, found = self.containers.with_kept(name, value, made)
@@ -460,7 +464,8 @@ class _Loop:
         for number, (leaf, aval) in enumerate(zip(flat.leaves, self.avals.get(name, ()), strict=False)):
             if aval is not None and flat.avals[number] is None and number_type(leaf, None) is not None:
                 flat.leaves[number], flat.avals[number] = as_chosen(leaf), number_type(leaf, None)
-        if kept and not holds_same(before, flat) and self._optional_parts(name, before, flat) is None:
+        if kept and before is not None and not holds_same(before, flat) and (
+                self._optional_parts(name, before, flat) is None):
             there = {id(each) for each in found}
             outer |= {key: each for key, each in kept.items() if key not in there} or kept
             widened.append(name)
