@@ -15,8 +15,8 @@ import numpy as np
 
 from fxgrad.engine import tree
 from fxgrad.engine.control_flow.aliases import note_mark
-from fxgrad.engine.control_flow.blocks import UNSET, Block, Cells, ChangeLog, probe_logs, refuse, undo
-from fxgrad.engine.control_flow.containers import note_choice
+from fxgrad.engine.control_flow.blocks import UNSET, Block, Cells, ChangeLog, of_items, probe_logs, refuse, undo
+from fxgrad.engine.control_flow.containers import made_containers, note_choice
 from fxgrad.engine.control_flow.growing import Places, has_items, places_of, with_places
 from fxgrad.engine.control_flow.names import is_generated
 from fxgrad.engine.control_flow.ownership import (
@@ -157,6 +157,7 @@ class _Loop:
         self.outer: dict[str, dict[int, Any]] = {}
         self.unset = {name for name in self.names if before[name] is UNSET and not is_generated(name)}
         self.guaranteed = guaranteed
+        self.existing = {id(each) for value in (*before.values(), *made_containers()) for each in containers_in(value)}
         for name in self.names:
             value = before[name]
             self.values[name] = None if value is UNSET else self._begin(name, value)
@@ -392,7 +393,7 @@ class _Loop:
     def _join(self, name: str, before: Flat, after: Flat) -> bool:
         """Join the types of a variable before and after a turn; return whether they changed."""
         if name.startswith(ITEMS) and lengths_differ(before, after):
-            raise _of_items(refuse(
+            raise of_items(refuse(
                 f"{self.containers.shown(name)} is {count_items(before)} before a turn of this `{self.what}` and "
                 f"{count_items(after)} after it; the number of turns is traced, so the length must stay. Begin with an "
                 "array of the greatest length, and write into it with x[i] = v"))
@@ -408,7 +409,7 @@ class _Loop:
             error = refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and "
                            f"{after} after it; the number of turns is traced, so the structure must stay. Use an "
                            "array of fixed length, and x[i] = v")
-            raise _of_items(error) if name.startswith(ITEMS) else error
+            raise of_items(error) if name.startswith(ITEMS) else error
         changed = False
         for number, (one, two) in enumerate(zip(self.avals[name], after.avals, strict=True)):
             leaf = before.leaves[number]
@@ -451,7 +452,8 @@ class _Loop:
         outer, kept, before = self.outer.setdefault(name, {}), self.kept.get(name, {}), self.values[name]
         made = {**around.made, **around.of_turn, **outer}
         if before is None:  # the one that a turn gives it is the only one that it may have
-            kept = self.kept[name] = {id(each): each for each in self.containers.with_kept(name, value, made)[1]}
+            kept = self.kept[name] = {id(each): each for each in self.containers.with_kept(name, value, made)[1]
+                                      if id(each) in self.existing}
         known = {id(each) for container in kept.values() for each in containers_in(container)}
         while True:
             objects, found = self.containers.with_kept(name, value, made)
@@ -514,12 +516,6 @@ def _unique(names: Sequence[str]) -> list[str]:
         numbered = (word if not number else f"{word}_{number}" for number in itertools.count())
         found.append(next(each for each in numbered if each not in found and (each == name or each not in names)))
     return found
-
-
-def _of_items(error: ControlFlowError) -> ControlFlowError:
-    """Return an error that ends no loop whose length Python knows, which can run turn by turn."""
-    error.is_of_items = True  # type: ignore[attr-defined]
-    return error
 
 
 class Mark:

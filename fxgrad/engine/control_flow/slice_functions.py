@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
 from fxgrad.engine.api.checking import check
+from fxgrad.engine.control_flow.items import entries_of
 from fxgrad.engine.control_flow.slices import (
     FUNCTIONS,
     TracedSlice,
@@ -241,6 +242,35 @@ def _column_stack(arrays: Any) -> Any:
     return rows[0].with_rows(np.column_stack([each.values for each in rows]))
 
 
+JOINS: set[Any] = {np.concatenate, np.hstack, np.vstack, np.stack, np.column_stack}
+
+
+def joined(function: Any, rows: TracedSlice, axis: int = 0) -> Any:
+    """Return what a function of NumPy's makes of a list of arrays whose length is traced: `rows`, one for each."""
+    ndim = rows.ndim - 1  # of each array
+    if function is np.vstack and ndim == 0:
+        return rows[:, None]
+    is_new = function is np.stack or (function in (np.vstack, np.column_stack) and ndim == 1)
+    if function is np.column_stack or (function is np.hstack and ndim > 1):
+        axis = 1
+    axis = axis + ndim + is_new if axis < 0 else axis
+    if axis == 0 and (is_new or ndim == 0):
+        return rows
+    if axis == 0:
+        return _merged(rows)
+    if axis == 1 and is_new and ndim == 1:
+        return Columns(rows)
+    if axis == 1 and not is_new and ndim == 2:
+        return Columns(_merged(rows.with_rows(fnp.swapaxes(rows.values, 1, 2))))
+    raise unsupported(f"{function.__name__} along axis {axis}")
+
+
+def _merged(rows: TracedSlice) -> TracedSlice:
+    """Return the rows of all rows, one after the other."""
+    count, size, *shape = rows.values.shape
+    return TracedSlice(fnp.reshape(rows.values, (count * size, *shape)), rows.length * size, ("joined", rows.key, size))
+
+
 def _ndim(value: Any) -> int:
     return value.ndim if type(value) is TracedSlice else len(np.shape(value))
 
@@ -411,6 +441,9 @@ def _interp(x: Any, xp: Any, fp: Any) -> Any:
 # --- linear algebra ---------------------------------------------------------------------------------------------------
 
 
+_OF_COLUMNS = ("sum", "prod", "mean", "var", "std", "any", "all", "max", "min")
+
+
 class Columns:
     """The transposed matrix of a slice with two axes, whose second axis has the traced length: for products."""
 
@@ -425,7 +458,22 @@ class Columns:
         return self.rows
 
     def __getattr__(self, name: str) -> Any:
+        if name in _OF_COLUMNS:
+            return lambda axis=None: getattr(self.rows, name)(axis if axis is None else 1 - axis % 2)
         raise AttributeError(name) if name.startswith("__") else unsupported(name)
+
+    def __getitem__(self, index: Any) -> Any:
+        first, *rest = entries_of(index)
+        if not rest and not isinstance(first, slice):
+            return self.rows[:, first]
+        if len(rest) == 1 and not isinstance(first, slice):
+            return self.rows[rest[0], first]
+        if len(rest) == 1 and first == slice(None) and not isinstance(rest[0], slice):
+            return self.rows[rest[0]]
+        raise unsupported("an index of a transposed slice")
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self.rows[:, number] for number in range(self.rows.values.shape[1]))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
         if ufunc is np.matmul and method == "__call__" and not kwargs:
@@ -435,6 +483,8 @@ class Columns:
     def __array_function__(self, function: Any, _: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if function in (np.cov, np.corrcoef, np.dot):
             return call(function, *args, **kwargs)
+        if function.__name__ in _OF_COLUMNS and type(args[0]) is Columns:
+            return getattr(args[0], function.__name__)(*args[1:], **kwargs)
         raise unsupported(f"{function.__name__} of a transposed slice")
 
     def __matmul__(self, other: Any) -> Any:

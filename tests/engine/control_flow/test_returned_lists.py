@@ -189,6 +189,141 @@ def named_on_the_side_that_goes_on(x):
     return sum(out) + len(same)
 
 
+@case
+def sides_of_their_own(x):
+    def chosen(x):
+        if x[0] > 0:
+            return []
+        return [x[1], x[2]]
+
+    found = chosen(x)
+    found.append(1.0)
+    return len(found), sum(found)
+
+
+@case
+def expression_of_two(x):
+    few, more = [1.0, 2.0], [x[0], x[1], x[2]]
+    found = few if x[0] > 0 else more
+    return len(found), sum(found), found[-1], len(few), sum(more)
+
+
+@case
+def one_of_two_that_nobody_has(x):
+    few = [1.0, 2.0]
+    if x[0] > 0:
+        found = few
+    else:
+        found = [x[1]]
+    found.append(9.0)
+    return len(found), sum(found)
+
+
+@case
+def changed_on_another_condition(x):
+    if x[0] > 0:
+        found = [x[1]]
+    else:
+        found = [x[1], x[2]]
+    if x[3] > 0:
+        found.append(5.0)
+    if x[2] > 0:
+        found.append(6.0)
+    return len(found), sum(found)
+
+
+@case
+def begun_again(x):
+    run = []
+    for v in x:
+        if v > 0:
+            run = run + [v]  # noqa: RUF005
+        else:
+            run = []
+        if len(run) > 2:
+            run.append(1.0)
+    return len(run), sum(run)
+
+
+@case
+def longest_run(x):
+    best, run = [], []
+    for v in x:
+        if v > 0:
+            run.append(v)
+        else:
+            if len(run) > len(best):
+                best = list(run)
+            run = []
+    return len(best), sum(best)
+
+
+@case
+def change_places(x):
+    one, other = [x[0]], [x[1], x[2]]
+    if x[3] > 0:
+        one, other = other, one
+    return len(one), sum(other), sum(one)
+
+
+@case
+def one_of_three(x):
+    if x[0] > 1:
+        found = [x[1]]
+    elif x[0] > 0:
+        found = []
+    else:
+        found = [x[1], x[2], x[3]]
+    return len(found), sum(found)
+
+
+@case
+def row_of_a_loop(x):
+    def first(x):
+        rows, i = [[1.0, 2.0], [3.0, x[0]]], 0
+        while i < 5:
+            if x[i] > 3:
+                return rows[int(x[i + 1] > 0)]
+            i += 1
+        return rows[0]
+
+    found = first(x)
+    return found[0], found[1]
+
+
+@case
+def list_in_a_dict_of_a_loop(x):
+    def first(x):
+        lists, i = {"k": [1.0, x[0]]}, 0
+        while i < 5:
+            if x[i] > 3:
+                return lists["k"]
+            lists["k"][0] += x[i]
+            i += 1
+        return lists["k"]
+
+    found = first(x)
+    found.append(3.0)
+    return found[0], found[1], len(found)
+
+
+@case
+def list_named_items(x):
+    total, y = 0.0, abs(x[0]) * 5
+    for i in range(2):
+        while True:
+            y = y / 2
+            if y < i:
+                items = [y, 2.0]
+                break
+            if y < 0.1:
+                items = [1.0, y]
+                break
+        items.append(1.0)
+        total += items[1] * items[2]
+    return total
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
 def test_lists_are_those_of_python(function: Any) -> None:
@@ -210,6 +345,60 @@ def returned(x: Any) -> Any:
 def test_a_list_of_traced_length_does_not_leave_the_compiled_function() -> None:
     with pytest.raises(ControlFlowError, match="returned returns a list of which a traced condition decides how long"):
         jit(python_control_flow(returned))(X)
+
+
+def held_by_another_name(x):
+    few = [1.0, 2.0]
+    found = few if x[0] > 0 else [x[1]]
+    found.append(5.0)
+    return len(found), len(few)
+
+
+def two_names_on_one_side(x):
+    if x[0] > 0:
+        one = other = []
+    else:
+        one, other = [x[1]], [x[1], x[2]]
+    one.append(9.0)
+    return len(one), len(other)
+
+
+def held_in_the_block_that_changes_it(x):
+    few, count = [1.0, 2.0], 0
+    if x[0] > 0:
+        found = few if x[1] > 0 else [x[1]]
+        found.append(5.0)
+        count = len(found)
+    return count, len(few)
+
+
+def carried_by_a_loop(x):
+    few = other = [0.0, x[0]]
+    n = int(abs(x[1]))
+    for k in range(n):
+        if few[0] > x[2]:
+            other = [x[0], x[1]]
+        else:
+            few[1] = x[3] + k
+    return other[1], few[1]
+
+
+def row_carried_by_a_loop(x):
+    rows = [[1.0, 2.0], [x[0], 4.0]]
+    row, total = [0.0, 0.0], 0.0
+    for i in range(int(abs(x[1]))):
+        total = total + row[0]
+        row = rows[i % 2]
+        rows[0][0] = rows[1][0] + i
+    return total
+
+
+@pytest.mark.parametrize("function", [
+    held_by_another_name, two_names_on_one_side, held_in_the_block_that_changes_it, carried_by_a_loop,
+    row_carried_by_a_loop], ids=lambda function: function.__name__)
+def test_a_list_that_may_be_one_of_two_does_not_change_while_the_other_is_read(function: Any) -> None:
+    with pytest.raises(ControlFlowError, match="a list changes that is one of two, chosen by the traced condition at"):
+        jit(python_control_flow(function))(X)
 
 
 def smooth(x: Any) -> Any:
