@@ -17,6 +17,7 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import dtypes
+from fxgrad.engine.control_flow import positions
 from fxgrad.engine.control_flow.aliases import (
     ASSIGNED,
     Shared,
@@ -25,18 +26,10 @@ from fxgrad.engine.control_flow.aliases import (
     loans,
     note_array_change,
 )
+from fxgrad.engine.control_flow.assigned_items import ItemInPlace, ListItems, Place, assigned, mutable, select_place
 from fxgrad.engine.control_flow.blocks import block, is_caught, is_unknown, refuse
-from fxgrad.engine.control_flow.items import (
-    ListItems,
-    Place,
-    as_number,
-    assigned,
-    entries_of,
-    from_front,
-    has_unknown_bound,
-    mutable,
-    select_place,
-)
+from fxgrad.engine.control_flow.growing import place_of
+from fxgrad.engine.control_flow.items import as_number, entries_of, from_front, has_unknown_bound
 from fxgrad.engine.control_flow.ownership import (
     Item,
     Slot,
@@ -60,7 +53,7 @@ from fxgrad.engine.control_flow.slices import (
     places_and_values,
     refuse_chosen_places,
 )
-from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, as_elements, is_record
+from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, as_elements, is_growing, is_record
 from fxgrad.engine.control_flow.variables import note_names
 from fxgrad.engine.core.arrays import Array
 from fxgrad.engine.frontend.operands import operand
@@ -120,6 +113,8 @@ def place(container: Any, index: Any, name: str) -> Any:
     """Return `container[index]` to change its items; for an array, a place that gives the container a new one."""
     if isinstance(container, Place):
         return container.place(index)
+    if is_growing(container):
+        return ItemInPlace() if _holds_arrays(container) else positions.item(container, index)
     if current.get() is not None and type(container) in (list, dict) and not is_unknown(index):
         found = container[index]
         return ArrayItems(Item(container, index), name) if is_array(found) else found
@@ -129,6 +124,11 @@ def place(container: Any, index: Any, name: str) -> Any:
         raise refuse(f"{name}[...] = v changes an array in a tuple, which cannot get another array in its place. Give "
                      "the array a name, or a parameter, of its own; or keep it in a list that the function makes")
     return select_place(container, index)
+
+
+def _holds_arrays(items: list[Any]) -> bool:
+    """Return whether items of a list whose length is traced are arrays, which an operator changes in place."""
+    return any(is_array(place_of(each)[1]) for each in items)
 
 
 def attribute(owner: Any, getter: FunctionType, name: str) -> Any:
@@ -164,6 +164,8 @@ class _ItemSlots:
 
     def __getitem__(self, key: Any) -> Any:
         container = self._target.items if type(self._target) is ListItems else self._target
+        if is_growing(container):
+            return ItemInPlace()[key] if _holds_arrays(container) else self._target[key]
         if not is_unknown(key) and _changes_in_place(container[key]):
             return ArrayItems(Item(container, key), self._name)
         return self._target[key]
@@ -314,6 +316,10 @@ class ArrayItems(Place):
     def fill(self, value: Any) -> None:
         """Give all elements one value."""
         self[...] = value
+
+    def put(self, places: Any, values: Any, mode: str = "raise") -> None:
+        """Store values at places among all elements as the method does."""
+        self[...] = fnp.put(self._cell.cell_contents, places, values, mode, inplace=False)
 
     def apply_at(self, ufunc: np.ufunc, index: Any, *operands: Any) -> None:
         """Change the elements as `ufunc.at` does: as often as an index selects them."""

@@ -120,6 +120,12 @@ def refuse(message: str) -> ControlFlowError:
     return ControlFlowError(at_user_line(message))
 
 
+def of_items(error: ControlFlowError) -> ControlFlowError:
+    """Return an error that ends no loop whose length Python knows, which can run turn by turn."""
+    error.is_of_items = True  # type: ignore[attr-defined]
+    return error
+
+
 # --- code inside of `try` ---------------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,7 @@ from fxgrad.engine.control_flow.blocks import (
     refuse_in_try,
     undo,
 )
-from fxgrad.engine.control_flow.containers import note_choice
+from fxgrad.engine.control_flow.containers import fresh, made_containers, note_choice
 from fxgrad.engine.control_flow.growing import Places, places_of, with_places
 from fxgrad.engine.control_flow.names import RESULT, is_generated
 from fxgrad.engine.control_flow.ownership import (
@@ -152,20 +152,24 @@ def _trace_side(function: Callable[[], Any], result: _Result, what: str, when: s
             left, shared_in_side = result()
         containers.add(around.changed)
         found = {**left, **containers.read()}
+        made, shared = {**around.made}, shared_in(found.values())
         for name in optional.keys() & found.keys():
             inside = optional[name]
             if isinstance(inside, list):
+                outer[name] = [] if name not in left else [
+                    each for each in (found[name],) if id(each) in shared or id(each) not in around.made]
                 found[name] = with_places(found[name], inside, placeholder)
+                made[id(found[name])] = found[name]
             elif found[name] is not UNSET:
                 copies = {} if name in left else {id(found[name]): None}
                 found[name] = as_optional(found[name], inside, placeholder, {**around.made, **copies})
-        shared = shared_in(found.values())
         for name, value in found.items():
             values[name] = None if value is UNSET else flatten(value)
-            objects, outer[name] = containers.with_kept(name, value, around.made)
-            if outer[name]:
+            objects, others = containers.with_kept(name, value, made)
+            if others:
                 kept[name] = flatten(objects)
-            outer[name] += [each for each in containers_in(value) if id(each) in shared]
+            outer[name] = [*outer.get(name, ()), *others,
+                           *(each for each in containers_in(value) if id(each) in shared)]
         unchanged = {id(leaf) for items in containers.before(around.changed) for leaf in flatten(items).leaves
                      if type(leaf) is Tracer} if without_unchanged else set()
         for flat in (*values.values(), *kept.values()):
@@ -249,7 +253,7 @@ def branch(condition: Any, then: FunctionType, other: FunctionType | None, names
                 mark_untaken(error)
                 raise
         return
-    write(cells, containers.change(_choose(what, predicate, sides, containers, returned)))
+    write(cells, containers.change(_choose(what, predicate, sides, containers, returned, before)))
 
 
 def _lack_outputs(sides: Sequence[_Side]) -> bool:
@@ -286,8 +290,9 @@ def _find_optional(sides: Sequence[_Side], names: Collection[str], optional: dic
     found: dict[str, OptionalParts | Places] = {
         name: inside for name in one.keys() - optional.keys() if (name in names or name.startswith(ITEMS)) and (
             inside := optional_parts(one[name], other.get(name))) is not None}
-    found.update({name: places for name in one.keys() - optional.keys() - found.keys() if name.startswith(ITEMS) and (
-        places := places_of(one[name], other.get(name))) is not None})
+    found.update({name: places for name in one.keys() - optional.keys() - found.keys()
+                  if not holds_same(*(side.kept.get(name) for side in sides)) and (
+                      places := places_of(one[name], other.get(name))) is not None})
     optional.update(found)
     return bool(found)
 
@@ -342,13 +347,14 @@ def choose_at_hand(what: str, condition: Any, one: Any, other: Any) -> Any:
 
 
 def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Containers,
-            returned: bool | None = None) -> Values:
+            returned: bool | None = None, before: Mapping[str, Any] | None = None) -> Values:
     """Bind the choice between two traced sides; return the joint values by name.
 
-    Only for the condition `returned` may a side leave the user's variables without values.
+    Only for the condition `returned` may a side leave the user's variables without values. `before` has the values of
+    variables from before the block.
     """
     joined = {name: _join(name, what, sides, pair) for name in sides[0].values
-              if (pair := _values_to_join(name, what, sides, containers, returned)) is not None}
+              if (pair := _values_to_join(name, what, sides, containers, returned, before or {})) is not None}
     recipes = [[recipe for each in joined.values() for recipe in each.recipes[number]] for number in (0, 1)]
     programs = [with_outputs(side.traced.program, recipe) for side, recipe in zip(sides, recipes, strict=True)]
     out_tree = tree.structure([0] * len(recipes[0]))
@@ -363,14 +369,18 @@ def _choose(what: str, predicate: Any, sides: Sequence[_Side], containers: Conta
             leaves[number] = as_chosen(leaves[number], output)
         results[name] = unflatten(structure, leaves)
         stay = {id(leaf.container) for leaf in leaves if type(leaf) is Kept}
-        note_choice(containers_in(results[name], stay), [
-            each for side in sides for each in side.outer[name] if id(each) not in stay])
+        given = containers_in(results[name], stay)
+        sources = [each for side in sides for each in side.outer[name] if id(each) not in stay]
+        note_choice(given, sources)
+        if not sources and not name.startswith(ITEMS):
+            for each in given:
+                fresh(each)
     note_names(results, [each for each in bound if each is not predicate])
     return results
 
 
 def _values_to_join(name: str, what: str, sides: Sequence[_Side], containers: Containers, returned: bool | None,
-                    ) -> tuple[Flat, Flat] | None:
+                    before: Mapping[str, Any]) -> tuple[Flat, Flat] | None:
     """Return the values of a name on two sides; None if it has none on either."""
     one, two = (side.values[name] for side in sides)
     objects = [side.kept.get(name) for side in sides]
@@ -382,7 +392,8 @@ def _values_to_join(name: str, what: str, sides: Sequence[_Side], containers: Co
         if not is_generated(name) and returned is not (one is None):
             raise refuse(f"`{name}` is set only if {_case(what, one is not None)}, and it is used after. Set it on "
                          "both sides, or before")
-        one = two = one or two
+        same = next((each for each in objects if each is not None), None)  # with the one list that it may be
+        one = two = same if same is not None and _are_from_before(same, before) else one or two
     assert one is not None
     assert two is not None
     if name.startswith(ITEMS) and lengths_differ(one, two):
@@ -391,6 +402,12 @@ def _values_to_join(name: str, what: str, sides: Sequence[_Side], containers: Co
                      "and change the list after the block; or begin with an array of the greatest length, write "
                      "x[n] = v and n += 1 in the place of .append(v), and read x[:n]")
     return one, two
+
+
+def _are_from_before(flat: Flat, before: Mapping[str, Any]) -> bool:
+    """Return whether containers that a value has as objects are no results of blocks in the one that gives it."""
+    known = {id(each) for value in (*before.values(), *made_containers()) for each in containers_in(value)}
+    return all(id(leaf.container) in known for leaf in flat.leaves if type(leaf) is Kept)
 
 
 class _Joined(NamedTuple):

@@ -15,23 +15,35 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 from fxgrad.engine import tree
-from fxgrad.engine.api.checking import check
+from fxgrad.engine.api.checking import check, check_raise
 from fxgrad.engine.api.programs import eval_shape
 from fxgrad.engine.control_flow.aliases import may_be
 from fxgrad.engine.control_flow.blocks import is_unknown, refuse, refuse_in_try
 from fxgrad.engine.control_flow.branches import choose, choose_at_hand
 from fxgrad.engine.control_flow.calls import called, replacements
-from fxgrad.engine.control_flow.conditions import boolean, boolean_of, if_expression, not_
+from fxgrad.engine.control_flow.conditions import boolean, boolean_of, if_expression, known_filter, not_
 from fxgrad.engine.control_flow.containers import fresh
-from fxgrad.engine.control_flow.growing import popped, present
-from fxgrad.engine.control_flow.items import from_front, refuse_position
+from fxgrad.engine.control_flow.growing import place_of, popped
+from fxgrad.engine.control_flow.items import from_front
 from fxgrad.engine.control_flow.iteration import require_end
 from fxgrad.engine.control_flow.loops import Counter, loop
 from fxgrad.engine.control_flow.numbers import as_int
-from fxgrad.engine.control_flow.sequences import Sequences, as_sequence
-from fxgrad.engine.control_flow.slices import TracedSlice, item
+from fxgrad.engine.control_flow.positions import (
+    as_items,
+    compacted,
+    delete,
+    insert,
+    item,
+    items_of_slice,
+    numbered,
+    with_numbers,
+    zipped,
+)
+from fxgrad.engine.control_flow.sequences import Sequences, as_sequence, plain_enumerate
+from fxgrad.engine.control_flow.slices import TracedSlice
 from fxgrad.engine.control_flow.structures import (
     ChosenMember,
+    PossibleItem,
     UnknownLength,
     containers_in,
     is_growing,
@@ -42,11 +54,14 @@ from fxgrad.engine.control_flow.variables import Names
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import current
 from fxgrad.engine.tracing.tracer import Tracer
+from fxgrad.errors import ArgumentError
 
 
 def contains(container: Any, value: Any) -> Any:
     """Return `value in container`: whether an item is the value, or equal to it."""
-    container = present(container)
+    if is_growing(container):
+        return boolean("or", False, *[functools.partial(boolean, "and", flag, functools.partial(_is_equal, each, value))
+                                      for flag, each in map(place_of, container)])
     if type(value) is TracedSlice:
         raise refuse("`x[a:b] in y` has a traced bound, and compares element by element. Write np.any(y == x[a:b]), or "
                      "go over the places of y in a loop")
@@ -75,7 +90,7 @@ def compared(name: str, one: Any, other: Any) -> Any:
     Tuples, lists and dataclasses with traced items are compared item by item, as Python does.
     """
     if is_growing(one) or is_growing(other):
-        raise refuse_position("a comparison")
+        return _compared_lists(name, one, other)
     kind = type(one)
     if kind is type(other) and current.get() is not None and (
             isinstance(one, list | tuple) or dataclasses.is_dataclass(kind)):
@@ -107,6 +122,27 @@ def _compared_items(name: str, one: Sequence[Any], other: Sequence[Any]) -> Any:
         return getattr(operator, name)(len(one), len(other))
     return boolean("or", compared({"le": "lt", "ge": "gt"}.get(name, name), one[0], other[0]), lambda: boolean(
         "and", _is_equal(one[0], other[0]), lambda: _compared_items(name, one[1:], other[1:])))
+
+
+def _compared_lists(name: str, one: Any, other: Any) -> Any:
+    """Return how two lists compare, of which at least one has a traced length."""
+    if not type(one) is type(other) is list:
+        return getattr(operator, name)([], other) if type(one) is list else getattr(operator, name)(one, [])
+    (items, length), (others, length_of_other) = compacted(one), compacted(other)
+    found = getattr(fnp, _NAMES[name])(length, length_of_other)
+    if name in ("eq", "ne"):
+        pairs = zip(range(len(items)), items, others, strict=False)
+        equal = boolean("and", fnp.equal(length, length_of_other), *[functools.partial(
+            boolean, "or", fnp.greater_equal(number, length), functools.partial(_is_equal, *pair))
+            for number, *pair in pairs])
+        return not_(equal) if name == "ne" else equal
+    for number, *pair in reversed([*zip(range(len(items)), items, others, strict=False)]):
+        both = fnp.less(number, length) & fnp.less(number, length_of_other)
+        found = fnp.where(both & not_(_is_equal(*pair)), compared(name, *pair), found)
+    return found
+
+
+_NAMES = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 
 
 def _is_equal(one: Any, other: Any) -> Any:
@@ -221,6 +257,31 @@ def extreme_of_turns(function: Any, items: Any, element: Callable[[Any], Any], k
     return found
 
 
+def of_items(items: Any, element: Callable[[Any], Any], keep: Callable[[Any], Any] | None = None) -> list[Any]:
+    """Return the list of `element(item)` of the items to keep; those that a traced condition keeps may be there.
+
+    Neither function is computed for items that are not there.
+    """
+    found: list[Any] = []
+    for each in items:
+        is_there, item = place_of(each)
+        is_kept = is_there if keep is None else boolean("and", is_there, functools.partial(keep, item))
+        if not is_unknown(is_kept):
+            if is_kept:
+                found.append(element(item))
+            continue
+        refuse_in_try("if")
+        try:
+            zeros = zeros_of(lambda item=item: element(item))
+        except ArgumentError:  # it is no array
+            known_filter(is_kept)
+            raise
+        value = if_expression(is_kept, lambda item=item: element(item), lambda zeros=zeros: zeros)  # type: ignore[misc]
+        found.append(PossibleItem(boolean_of(is_kept), value))
+    fresh(found)
+    return found
+
+
 def zeros_of(function: Callable[..., Any], *args: Any) -> Any:
     """Return zeros of the types of a result."""
     return tree.map(lambda each: convert(fnp.zeros(each.shape, each.dtype), each.dtype, each.weak_type),
@@ -243,13 +304,14 @@ def chosen(condition: Any, one: Any, other: Any) -> Any:
 
 
 def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> Any:
-    if type(iterable) is TracedSlice and key is None:
-        in_order = iterable.sorted(0)
-        return in_order[::-1] if reverse else in_order
-    items = _items_of(iterable)
+    items = items_of_slice(iterable) if type(iterable) is TracedSlice else _items_of(iterable)
+    flags: list[Any] = []
     of_key = None if key is None else called(key)
-    keys = items if of_key is None else [of_key(each) for each in items]
-    if len(items) < 2 or not _is_traced(keys):
+    keys = items if of_key is None else of_items(items, of_key)
+    if is_growing(items):
+        flags = [place_of(each)[0] for each in items]
+        items, keys = ([place_of(each)[1] for each in column] for column in (items, keys))
+    elif len(items) < 2 or not _is_traced(keys):
         order = iter(keys)
         found = sorted(items, key=None if key is None else lambda _: next(order), reverse=reverse)
         fresh(found)
@@ -266,14 +328,15 @@ def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> Any:
             structure != flat[0][1] for _, structure in flat):
         raise refuse("sorted() of traced values takes numbers, or tuples of numbers of one length. Keep the others "
                      "apart, and sort with fxgrad.numpy.argsort")
+    if flags:  # items that are not there come last
+        ranks.insert(0, fnp.stack(flags) if reverse else fnp.logical_not(fnp.stack(flags)))
     step = -1 if reverse else 1  # as Python's sort, equal items stay in their order then too
     place = fnp.lexsort([rank[::step] for rank in ranks][::-1])[::step]
     place = len(items) - 1 - place if reverse else place
     rows = [[may_be(each, [one for flat_item, _ in flat for one in flat_item]) for each in fnp.unstack(column[place])]
             for column in columns]
     found = [tree.unflatten(flat[0][1], [row[number] for row in rows]) for number in range(len(items))]
-    fresh(found)
-    return found
+    return as_items(found, fnp.sum(fnp.stack(flags))) if flags else fresh(found)
 
 
 def _is_traced(values: Any) -> bool:
@@ -302,8 +365,12 @@ def _sort(owner: list[Any], /, **kwargs: Any) -> None:
 
 
 def _pop(owner: list[Any], /, *args: Any) -> Any:
-    if is_growing(owner) and not args:
-        return popped(owner)
+    if is_growing(owner):
+        if not args or (not is_unknown(args[0]) and args[0] == -1):
+            return popped(owner)
+        found = item(owner, args[0])
+        delete(owner, args[0])
+        return found
     if not args or not is_unknown(args[0]):
         return owner.pop(*args)
     number = from_front(args[0], len(owner))
@@ -314,6 +381,11 @@ def _pop(owner: list[Any], /, *args: Any) -> Any:
 
 
 def _index(owner: list[Any], value: Any, /, *bounds: Any) -> Any:
+    if is_growing(owner) and not bounds:
+        numbers = numbered(owner)[1]
+        first = fnp.argmax(_matches(owner, value))
+        check_raise(fnp.any(_matches(owner, value)), ValueError, "{} is not in list", value)
+        return as_int(numbers[first])
     if bounds or not _is_traced((value, *owner)):
         return owner.index(value, *bounds)
     refuse_in_try("index")
@@ -322,7 +394,15 @@ def _index(owner: list[Any], value: Any, /, *bounds: Any) -> Any:
     return as_int(fnp.argmax(equal))
 
 
+def _matches(owner: list[Any], value: Any) -> Any:
+    """Return for each place of a list of traced length whether it has an item that is equal to a value."""
+    return fnp.stack([boolean_of(boolean("and", flag, functools.partial(_is_equal, each, value)))
+                      for flag, each in map(place_of, owner)])
+
+
 def _count(owner: list[Any], value: Any, /) -> Any:
+    if is_growing(owner):
+        return as_int(fnp.sum(_matches(owner, value)))
     if not _is_traced((value, *owner)):
         return owner.count(value)
     equal = [_is_equal(each, value) for each in owner]
@@ -333,8 +413,53 @@ def _remove(owner: list[Any], value: Any, /) -> None:
     _pop(owner, _index(owner, value))
 
 
+def _insert(owner: list[Any], index: Any, value: Any, /) -> None:
+    if is_unknown(index) or (is_growing(owner) and index != 0):
+        insert(owner, index, value)
+    else:
+        owner.insert(index, value)
+
+
+# --- lists of traced length that others go over -----------------------------------------------------------------------
+
+
+def _list(*args: Any) -> list[Any]:
+    return items_of_slice(args[0]) if args and type(args[0]) is TracedSlice else fresh(list(*args))
+
+
+def _reversed(items: Any) -> Any:
+    return items[::-1] if is_growing(items) else fresh(reversed(items))
+
+
+def _zip(*lists: Any, strict: bool = False) -> Any:
+    return zipped(*lists, strict=strict) if any(map(is_growing, lists)) else fresh(zip(*lists, strict=strict))
+
+
+def _enumerate(items: Any, start: Any = 0) -> Any:
+    return with_numbers(items, start) if is_growing(items) else fresh(plain_enumerate(items, start))
+
+
+_map, _filter = replacements[map], replacements[filter]
+
+
+def _mapped(function: Any, *lists: Any) -> Any:
+    if not any(map(is_growing, lists)):
+        return _map(function, *lists)
+    of_item = called(function)
+    return of_items(lists[0], of_item) if len(lists) == 1 else of_items(zipped(*lists), lambda each: of_item(*each))
+
+
+def _filtered(function: Any, items: Any) -> Any:
+    if current.get() is None or not isinstance(items, list | tuple | np.ndarray | Tracer):
+        return _filter(function, items)
+    found = of_items(items, lambda each: each, (lambda each: each) if function is None else called(function))
+    return found if is_growing(found) else iter(found)
+
+
 replacements.update({
     bisect.bisect_left: functools.partial(_bisected, bisect.bisect_left),
     bisect.bisect_right: functools.partial(_bisected, bisect.bisect_right),
     len: _len, sum: _sum, min: _minimum, max: _maximum, any: _any, all: _all, sorted: _sorted,
-    list.sort: _sort, list.pop: _pop, list.index: _index, list.count: _count, list.remove: _remove})
+    list: _list, reversed: _reversed, zip: _zip, enumerate: _enumerate, map: _mapped, filter: _filtered,
+    list.sort: _sort, list.pop: _pop, list.index: _index, list.count: _count, list.remove: _remove,
+    list.insert: _insert})

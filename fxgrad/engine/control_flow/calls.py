@@ -15,20 +15,20 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine import tree
 from fxgrad.engine.control_flow.arrays import ArrayItems, Part, value_set
+from fxgrad.engine.control_flow.assigned_items import Place, attributed, mutable
 from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
 from fxgrad.engine.control_flow.conditions import is_none, known_filter
 from fxgrad.engine.control_flow.containers import fresh
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
 from fxgrad.engine.control_flow.effects import check_effect, check_method, check_next
-from fxgrad.engine.control_flow.growing import NATIVE_METHODS, columns, present
-from fxgrad.engine.control_flow.items import Place, attributed, mutable, refuse_position
+from fxgrad.engine.control_flow.growing import NATIVE_METHODS, columns, has_items, present, rows_of
 from fxgrad.engine.control_flow.lending import Argument, lending, shifted
 from fxgrad.engine.control_flow.mutators import STORING_METHODS, changes_first, is_ufunc_at, new_elements
 from fxgrad.engine.control_flow.names import OPERATORS
 from fxgrad.engine.control_flow.numbers import FUNCTIONS, TYPES, function_of_math, is_instance, numpy_number
 from fxgrad.engine.control_flow.printing import printed, text_of
 from fxgrad.engine.control_flow.sequences import SEQUENCES, plain_enumerate
-from fxgrad.engine.control_flow.slice_functions import OF_ARRAYS
+from fxgrad.engine.control_flow.slice_functions import JOINS, OF_ARRAYS, joined
 from fxgrad.engine.control_flow.slices import call as call_on_slices
 from fxgrad.engine.control_flow.slices import has_traced_slice, takes
 from fxgrad.engine.control_flow.structures import OptionalValue, UnknownLength, is_growing, is_record
@@ -59,10 +59,11 @@ def called(function: Any, depth: int = 0, *arguments: Argument) -> Any:
 
 def _is_of_objects(function: Any) -> bool:
     """Return whether a function does with a list whose length is traced what it does with any other."""
-    return any(function is each for each in (list, isinstance, type, id, callable, repr, copy.copy))
+    return any(function is each for each in (
+        list, isinstance, type, id, callable, repr, copy.copy, sorted, enumerate, zip, reversed, map, filter))
 
 
-_OF_ITEMS: set[Any] = {len, sum, min, max, any, all, sorted, enumerate, zip, reversed, map, filter}
+_OF_ITEMS: set[Any] = {len, sum, min, max, any, all}
 
 
 def _is_of_user(function: Any) -> bool:
@@ -82,21 +83,31 @@ def _call_on_lists(function: Any, found: Any, /, *args: Any, **kwargs: Any) -> A
     if type(function) is MethodDescriptorType and args and is_growing(args[0]):
         return called(function.__get__(args[0]))(*args[1:], **kwargs)
     owner, name = getattr(function, "__self__", None), function_name(function)
-    if is_growing(owner) and name not in NATIVE_METHODS and not (name == "insert" and repr(args[0]) == "0"):
-        raise refuse_position(f".{name}()")
+    if is_growing(owner) and name not in NATIVE_METHODS and getattr(list, name, None) not in replacements:
+        raise refuse(f".{name}() of a list of which a traced condition decides how long it is is not defined here. "
+                     "Write the operator, or go over the list in a `for` statement")
     stores = is_growing(owner) or (type(owner) in (list, dict) and name in STORING_METHODS)
+    is_of_arrays = (getattr(function, "__module__", None) or type(owner).__module__).startswith(("numpy", "fxgrad"))
+    if is_of_arrays:
+        args = tuple([rows_of(part) for part in each] if type(each) in (list, tuple) and any(
+            map(is_growing, each)) else each for each in args)
     if stores or not any(map(is_growing, (*args, *kwargs.values()))):
         return found(*args, **kwargs)
-    if not (function in _OF_ITEMS or (getattr(function, "__module__", None) or type(owner).__module__).startswith(
-            ("numpy", "fxgrad"))):
+    if function is bool:
+        return has_items(args[0])
+    if function is next:
+        raise refuse("next() takes an item of those of a list of which a traced condition decides how long it is. Make "
+                     "a list of them, and write xs[0] if xs else default")
+    if not (function in _OF_ITEMS or is_of_arrays):
         raise refuse(f"{name} gets a list of which a traced condition decides how long it is. Read the list in "
                      "converted code or by a function of NumPy, or pass an array of the greatest length and the number "
                      "of its items")
     if function is len:
         return columns(args[0])[0][0].length
-    if function in (np.vstack, np.stack) and not args[1:] and not kwargs and present(args[0]).ndim == 2:
-        return present(args[0])
-    return found(*map(present, args), **{key: present(value) for key, value in kwargs.items()})
+    read = rows_of if is_of_arrays else present
+    if is_growing(args[0]) and function in JOINS:
+        return joined(function, rows_of(args[0]), *args[1:], **kwargs)
+    return found(*map(read, args), **{key: read(value) for key, value in kwargs.items()})
 
 
 def _callee(function: Any, depth: int, arguments: Sequence[Argument]) -> Any:
@@ -250,11 +261,13 @@ def _call_numpy(function: Any, /, *args: Any, **kwargs: Any) -> Any:
     return number.__array_function__(function, (Tracer,), args, kwargs)
 
 
-def changing(owner: Any, name: str) -> Any:
+def changing(owner: Any, name: str, is_statement: bool = False) -> Any:
     """Return what to call for `owner.name(...)`, which changes an array: itself, or one among the arguments."""
     if isinstance(owner, Place):
         return getattr(owner, name)
     function = getattr(owner, name)
+    if is_statement:
+        return acted(function)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         out = kwargs.get("out")
@@ -267,14 +280,14 @@ def changing(owner: Any, name: str) -> Any:
             del args, kwargs  # they may hold the array
             out[...] = result
             return out.value
-        if not args or type(args[0]) is not ArrayItems:
+        if not args or not isinstance(args[0], ArrayItems | Part):
             return called(function)(*args, **kwargs)
         items, *others = args
         elements = new_elements(function)
-        if is_ufunc_at(function):
+        if is_ufunc_at(function) and type(items) is ArrayItems:
             items.apply_at(owner, *others)
-        elif elements is not None and len(others) == 1 and not kwargs:
-            items[...] = elements(items.value, others[0])
+        elif elements is not None and takes(elements, (items.value, *others), kwargs):
+            items[...] = elements(items.value, *others, **kwargs)
         else:
             return called(function)(items.value, *others, **kwargs)
         return None

@@ -61,7 +61,7 @@ def changed_by_call(node: ast.Call) -> ast.expr | None:
     out = next((each.value for each in node.keywords if each.arg == "out"), None)
     target: ast.expr | None = out
     if out is None and isinstance(function, ast.Attribute):
-        if function.attr in FOLLOWED_METHODS:
+        if function.attr in FOLLOWED_METHODS and dotted(function)[:1] not in (["np"], ["numpy"]):
             target = function.value
         elif function.attr in FOLLOWED_FUNCTIONS and node.args:
             target = node.args[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, cast
@@ -12,16 +11,14 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine.api.programs import eval_shape
 from fxgrad.engine.control_flow.blocks import Thunk, is_unknown, refuse_in_try
-from fxgrad.engine.control_flow.builtin_functions import extreme_of_turns, zeros_of
+from fxgrad.engine.control_flow.builtin_functions import extreme_of_turns, of_items
 from fxgrad.engine.control_flow.calls import called
 from fxgrad.engine.control_flow.conditions import boolean, boolean_of, if_expression, known_filter, not_
-from fxgrad.engine.control_flow.containers import fresh
-from fxgrad.engine.control_flow.growing import place_of
 from fxgrad.engine.control_flow.loops import Counter, loop
+from fxgrad.engine.control_flow.positions import as_items
 from fxgrad.engine.control_flow.sequences import Sequences, as_sequence
-from fxgrad.engine.control_flow.structures import PossibleItem, is_growing
+from fxgrad.engine.control_flow.structures import is_growing
 from fxgrad.engine.control_flow.variables import Names
-from fxgrad.errors import ArgumentError
 
 _REDUCTIONS = (sum, any, all, min, max, len, next)
 
@@ -81,33 +78,11 @@ def reduced(function: Any, listed: bool, width: int, items: Any, element: Callab
 
 def kept(width: int, items: Any, element: Callable[..., Any], keep: Callable[..., Any] | None) -> list[Any]:
     """Return the list of a comprehension; items that a traced condition keeps, or that may be there, may be there."""
-    found: list[Any] = []
-    for each in items:
-        is_there, item = place_of(each)
-        given = tuple(item) if width else (item,)
-        is_kept = is_there if keep is None else boolean("and", is_there, functools.partial(keep, *given))
-        if not is_unknown(is_kept):
-            if is_kept:
-                found.append(element(*given))
-            continue
-        refuse_in_try("if")
-
-        def of_item(given: tuple[Any, ...] = given) -> Any:
-            return element(*given)
-
-        try:
-            zeros = zeros_of(of_item)
-        except ArgumentError:  # it is no array
-            known_filter(is_kept)
-            raise
-        value = if_expression(is_kept, of_item, _giving(zeros))
-        found.append(PossibleItem(boolean_of(is_kept), value))
-    fresh(found)
-    return found
-
-
-def _giving(value: Any) -> Thunk:
-    return lambda: value
+    if isinstance(items, Sequences) and is_unknown(items.length) and items.most is not None:
+        items = as_items([items.item(number) for number in range(items.most)], items.length)
+    if not width:
+        return of_items(items, element, keep)
+    return of_items(items, lambda each: element(*each), None if keep is None else lambda each: keep(*each))
 
 
 def _added(total: Any, is_kept: Thunk, value: Thunk) -> Any:

@@ -73,7 +73,8 @@ def boolean(word: str, value: Any, *rest: Thunk) -> Any:
     """Return `value and rest[0]() and ...`, or the same with `or`: an operand; later ones are computed if needed."""
     for number, thunk in enumerate(rest):
         if is_growing(value):
-            raise refuse(f"`{word}` gives a list of which a traced condition decides how long it is. Write an `if`")
+            refuse_in_try(word)
+            return _boolean_of_list(word, value, rest[number:])
         if is_unknown(value):
             refuse_in_try(word)
             return _boolean_of_traced(word, value, rest[number:])
@@ -81,6 +82,17 @@ def boolean(word: str, value: Any, *rest: Thunk) -> Any:
             return value
         value = thunk()
     return value
+
+
+def _boolean_of_list(word: str, value: list[Any], rest: Sequence[Thunk]) -> Any:
+    """Return `value and rest[0]() and ...`, or the same with `or`, of a list whose length is traced."""
+    def itself() -> Any:
+        return value
+
+    def others() -> Any:
+        return boolean(word, rest[0](), *rest[1:])
+
+    return if_expression(value, *((itself, others) if word == "or" else (others, itself)))
 
 
 def _boolean_of_traced(word: str, value: Any, rest: Sequence[Thunk]) -> Any:

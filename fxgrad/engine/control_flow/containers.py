@@ -86,12 +86,15 @@ def note_change(container: Any, *, is_known: bool = False) -> bool:
     """
     around = outer = block.get()
     logs: list[ChangeLog] = [*probe_logs.get()]
+    if not is_known:
+        _refuse_choice(container)
+        for choice in _choices.get() or ():
+            if choice.made is not None and _among(choice.given, [container]):
+                choice.made[id(container)] = container
     if around is not None and id(container) in around.made:
         if is_container(container):  # a turn that is recorded as a guess may change what the block has made before
             _log(container, logs)
         return True
-    if not is_known:
-        _refuse_choice(container)
     if not is_container(container):
         return around is None
     while outer is not None and not _holds(outer.made, container):
@@ -116,11 +119,15 @@ def _log(container: Any, logs: Sequence[ChangeLog]) -> None:
 
 
 class _Choice(NamedTuple):
-    """Lists and dicts that a traced block gave, those from before the block that they may be, and the user's line."""
+    """Lists and dicts that a traced block gave, those from before the block that they may be, and the user's line.
+
+    They are made in the block around, whose `made` get them when they change: no code reads the others any more then.
+    """
 
     given: list[Any]
     sources: list[Any]
     line: str
+    made: dict[int, Any] | None
 
 
 _choices: ContextVar[list[_Choice] | None] = ContextVar("choices_of_containers", default=None)
@@ -132,7 +139,9 @@ def note_choice(given: Sequence[Any], sources: Sequence[Any]) -> None:
     if choices is not None and given and sources:
         earlier = [each for choice in choices if _among(choice.given, sources) for each in choice.sources]
         unique = {id(each): each for each in (*sources, *earlier)}
-        choices.append(_Choice([*given], [*unique.values()], user_line()))
+        around = block.get()
+        made = _made.get() if around is None else around.made
+        choices.append(_Choice([*given], [*unique.values()], user_line(), made))
 
 
 def has_choices() -> bool:
@@ -165,5 +174,8 @@ def _is_held(containers: list[Any], place: int, choices: Sequence[_Choice]) -> b
     """Return whether more than the notes in this file refer to a container: then a name or another container does."""
     key = id(containers[place])
     noted = sum(id(each) == key for choice in choices for each in (*choice.given, *choice.sources))
-    noted += count_marks(containers[place])
-    return references(containers, place) > ALONE + noted - 1 + (key in (_made.get() or {}))  # `containers` is a note
+    noted += count_marks(containers[place]) + (key in (_made.get() or {}))
+    around = block.get()
+    while around is not None:
+        noted, around = noted + (key in around.made), around.parent
+    return references(containers, place) > ALONE + noted - 1  # `containers` is a note

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fxgrad.engine.control_flow.blocks import block, probe_logs, refuse
+from fxgrad.engine.control_flow.assigned_items import attributed, mutable
+from fxgrad.engine.control_flow.blocks import block, of_items, probe_logs, refuse
 from fxgrad.engine.control_flow.containers import has_choices, note_change
-from fxgrad.engine.control_flow.items import attributed, mutable
 from fxgrad.engine.control_flow.mutators import ARRAY_METHODS, changes_container
 from fxgrad.engine.control_flow.structures import with_article
 from fxgrad.engine.user_lines import is_library_file, is_user_file
@@ -56,8 +56,9 @@ def check_method(function: Any) -> None:
         kind = type(owner).__name__
         hint = ("Give the loop a static length, or write into an array of that length with x[i] = v"
                 if around.repeats else f"Choose the value in the branch, and change the {kind} after it")
-        raise refuse(f".{name}() changes {with_article(kind)} from outside inside {around.text}, which is traced once. "
-                     f"{hint}")
+        error = refuse(f".{name}() changes {with_article(kind)} from outside inside {around.text}, which is traced "
+                       f"once. {hint}")
+        raise of_items(error) if type(owner) is list else error
 
 
 def check_effect(function: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from fxgrad.engine.control_flow.changes import changed_by_call
 from fxgrad.engine.control_flow.jumps import RaisedFlag, UnsetFlags
-from fxgrad.engine.control_flow.mutators import STORING_METHODS
+from fxgrad.engine.control_flow.mutators import LIST_METHODS, STORING_METHODS
 from fxgrad.engine.control_flow.names import FunctionNode, arrays_of, dotted, has_walrus, parameter_names
 from fxgrad.engine.control_flow.nodes import call_operator, constant, load, make_lambda, operator, placed, store, thunk
 from fxgrad.engine.control_flow.optional import compared_with_none, is_none, names_set_if
@@ -103,7 +103,10 @@ class ExpressionRewriter(ast.NodeTransformer):
             node.value = call_operator("itemized", [self._place(node.value), *variable], node.value)
             node.slice = self.visit(node.slice)
             return node
+        reads_row = isinstance(node.value, ast.Subscript) and not isinstance(node.slice, ast.Slice)
         node.value = self.visit(node.value)
+        if reads_row and isinstance(node.value, ast.Call):
+            node.value = call_operator("row", node.value.args, node.value)
         index, named = self._index(node.slice), getattr(node, "named", None)
         if named is not None:
             index = placed(ast.NamedExpr(store(named, node), index), node.slice)
@@ -280,6 +283,9 @@ class ExpressionRewriter(ast.NodeTransformer):
         if isinstance(node.func, ast.Attribute) and target is not None and (
                 not isinstance(target, ast.Name) or target.id in self._own):
             return self._changing_call(node, node.func, target)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in LIST_METHODS and isinstance(
+                node.func.value, ast.Subscript) and not _is_constant_index(node.func.value.slice):
+            return self._changing_call(node, node.func, node.func.value)
         prints = isinstance(node.func, ast.Name) and node.func.id == "print"
         callee, lent = ("", []) if prints else (self._name_callee(node), self._lent(node))
         node.args = [self._printed(each) if prints else self._argument(each, node) for each in node.args]
@@ -315,8 +321,11 @@ class ExpressionRewriter(ast.NodeTransformer):
         for keyword in node.keywords:
             is_target = keyword.value is target
             keyword.value = self._place(target) if is_target else self._argument(keyword.value, node)
-        owner = self._place(target) if function.value is target else self.visit(function.value)
-        node.func = call_operator("changing", [owner, constant(function.attr, function)], function)
+        is_owner = function.value is target
+        owner = self._place(target) if is_owner else self.visit(function.value)
+        is_statement = is_owner and getattr(node, "is_statement", False)
+        node.func = call_operator("changing", [owner, constant(function.attr, function), *(
+            [constant(True, function)] if is_statement else [])], function)
         return node
 
     def _name_callee(self, node: ast.Call) -> str:

@@ -15,9 +15,9 @@ from typing import Any
 from fxgrad import numpy as fnp
 from fxgrad.engine import tree
 from fxgrad.engine.api.checking import check
+from fxgrad.engine.control_flow.aliases import Shared
 from fxgrad.engine.control_flow.blocks import refuse
-from fxgrad.engine.control_flow.slices import chosen_rows
-from fxgrad.engine.control_flow.slices import item as item_of_array
+from fxgrad.engine.control_flow.slices import TracedSlice, chosen_rows
 from fxgrad.engine.control_flow.structures import (
     ChosenMember,
     Flat,
@@ -32,8 +32,8 @@ from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.ops.comparison import and_, or_
 from fxgrad.engine.tree import TreeDef
 
-NATIVE_METHODS = ("append", "extend", "clear", "copy", "reverse", "pop", "__iadd__")
-"""Methods of lists that do to the places of items what they do to the items; `pop` is `popped`."""
+NATIVE_METHODS = ("append", "extend", "clear", "copy", "reverse", "__iadd__")
+"""Methods of lists that do to the places of items what they do to the items."""
 
 Places = list[Flat | None]
 """For each place of a list the item that may be there, without its value; None for an item that is there."""
@@ -99,21 +99,33 @@ def present(value: Any) -> Any:
     return found[0]
 
 
+def rows_of(value: Any) -> Any:
+    """Return the items of a list for a function of arrays: as `present` does, with tuples of numbers as rows."""
+    if not is_growing(value) or not any(type(place_of(each)[1]) is tuple for each in value):
+        return present(value)
+    parts, structure = columns(value)
+    if structure.num_nodes != len(parts) + 1 or any(part.ndim > 1 for part in parts):
+        return present(value)
+    return parts[0].with_rows(fnp.moveaxis(stacked([part.values for part in parts]), 0, 1))
+
+
 def columns(items: list[Any]) -> tuple[list[Any], TreeDef]:
     """Return the parts of the items that are there, each as an array whose length is traced, and their structure."""
     flat: list[tuple[list[Any], Any]] = [tree.flatten(place_of(each)[1]) for each in items]
     mask = fnp.stack(_flags(items))
     if all(structure == flat[0][1] for _, structure in flat):
         with contextlib.suppress(TypeError, ValueError):
-            return [chosen_rows(stacked(parts), mask) for parts in zip(*(
+            return [_marked(chosen_rows(stacked(parts), mask), parts) for parts in zip(*(
                 leaves for leaves, _ in flat), strict=True)], flat[0][1]
     raise refuse("the items differ of a list of which a traced condition decides how long it is. They must be numbers, "
                  "arrays of one shape, or tuples of these")
 
 
-def item(container: Any, index: Any) -> Any:
-    """Return `container[index]`, of a list among the items that are there."""
-    return item_of_array(present(container), present(index))
+def _marked(rows: TracedSlice, arrays: Sequence[Any]) -> TracedSlice:
+    """Return the rows that stand for arrays in a list, marked as these: a change of one would be a change of both."""
+    if rows.ndim > 1:
+        rows.values.viewed = Shared(arrays)
+    return rows
 
 
 def _flags(items: Sequence[Any]) -> list[Any]:

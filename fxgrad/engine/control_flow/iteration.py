@@ -18,7 +18,7 @@ from fxgrad.engine.control_flow.blocks import (
     refuse_in_try,
 )
 from fxgrad.engine.control_flow.branches import branch as stage_branch
-from fxgrad.engine.control_flow.conditions import not_
+from fxgrad.engine.control_flow.conditions import boolean, not_
 from fxgrad.engine.control_flow.growing import has_items
 from fxgrad.engine.control_flow.loops import Counter, Mark, loop
 from fxgrad.engine.control_flow.printing import held
@@ -26,6 +26,7 @@ from fxgrad.engine.control_flow.sequences import ENDLESS, Sequences, as_sequence
 from fxgrad.engine.control_flow.structures import UnknownLength, is_growing
 from fxgrad.engine.control_flow.variables import Names, Passed, cells_of, names_of_block
 from fxgrad.engine.tracing.tape import current
+from fxgrad.numpy import less
 
 
 class _Turns:
@@ -96,7 +97,14 @@ def for_(iterable: Any, body: FunctionType, stopped: FunctionType | None, live: 
     if isinstance(iterable, Sequences):
         if is_unknown(iterable.length):
             refuse_in_try("for")
-            _stage_for(iterable, body, stopped, names, guaranteed=False)
+            begin = Mark(cells_of(stopped, body))
+            try:
+                _stage_for(iterable, body, stopped, names, guaranteed=False)
+            except refusals as error:
+                if iterable.most is None or not getattr(error, "is_of_items", False):
+                    raise
+                begin.rewind()
+                _unroll_to_most(iterable, body, stopped, names)
             return
         items = iterable.plain()
     if stopped is None:
@@ -160,7 +168,18 @@ _FEW_TURNS = 32
 """As many turns of which a traced condition ends one may each be recorded, if a loop of them is refused."""
 
 
-def _guarded_turn(item: Any, body: FunctionType, stopped: FunctionType, names: Callable[[], Names]) -> None:
+def _unroll_to_most(sequence: Sequences, body: FunctionType, stopped: FunctionType | None, names: Callable[[], Names],
+                    ) -> None:
+    """Record each turn that there may be for itself, in a loop that is refused because a list gets longer in each."""
+    assert sequence.most is not None
+    for number in range(sequence.most):
+        def going(number: int = number) -> Any:
+            return boolean("and", less(number, sequence.length), *([] if stopped is None else [stopped]))
+
+        _guarded_turn(sequence.item(number), body, going, names)
+
+
+def _guarded_turn(item: Any, body: FunctionType, stopped: Thunk, names: Callable[[], Names]) -> None:
     """Run a turn unless the loop has stopped, which may be traced."""
     going = stopped()
     if is_unknown(going):

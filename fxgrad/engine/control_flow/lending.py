@@ -20,6 +20,7 @@ import numpy as np
 from fxgrad.engine.api.checking import check
 from fxgrad.engine.control_flow.aliases import Shared, count_others, loans
 from fxgrad.engine.control_flow.arrays import ArrayItems, ArrayRows, Part
+from fxgrad.engine.control_flow.assigned_items import ItemInPlace
 from fxgrad.engine.control_flow.blocks import Cells, refuse
 from fxgrad.engine.control_flow.conversion import ConvertedFunction, converted_callee
 from fxgrad.engine.control_flow.names import CHANGES
@@ -132,6 +133,8 @@ def lending(function: FunctionType, depth: int, arguments: Sequence[Argument]) -
             if _name_at(function, place) not in changed:
                 continue
             found = where()
+            if type(found) is ItemInPlace:
+                found.refused()
             if type(found) is ArrayItems:
                 slots.append(found.slot)
             elif isinstance(found, Part | ArrayRows) and _is_view(_argument(args, kwargs, place), found):

@@ -20,12 +20,13 @@ from fxgrad.engine.control_flow.blocks import (
     Block,
     Cells,
     ChangeLog,
+    of_items,
     probe_logs,
     refuse,
     refuse_caught,
     undo,
 )
-from fxgrad.engine.control_flow.containers import note_choice
+from fxgrad.engine.control_flow.containers import made_containers, note_choice
 from fxgrad.engine.control_flow.growing import Places, has_items, places_of, with_places
 from fxgrad.engine.control_flow.names import is_generated
 from fxgrad.engine.control_flow.ownership import (
@@ -41,6 +42,7 @@ from fxgrad.engine.control_flow.ownership import (
 from fxgrad.engine.control_flow.structures import (
     NOTHING,
     Flat,
+    Kept,
     OptionalParts,
     UnknownLength,
     as_chosen,
@@ -165,6 +167,7 @@ class _Loop:
         self.outer: dict[str, dict[int, Any]] = {}
         self.unset = {name for name in self.names if before[name] is UNSET and not is_generated(name)}
         self.guaranteed = guaranteed
+        self.existing = {id(each) for value in (*before.values(), *made_containers()) for each in containers_in(value)}
         for name in self.names:
             value = before[name]
             self.values[name] = None if value is UNSET else self._begin(name, value)
@@ -369,7 +372,8 @@ class _Loop:
             if before is None or is_unused:
                 self.missing |= {name}
                 self.values[name], self.avals[name], changed = flat, [*flat.avals], True
-                if name not in self.set_first and any(aval is None for aval in flat.avals):
+                if name not in self.set_first and any(
+                        aval is None and type(leaf) is not Kept for leaf, aval in zip(*flat[1:], strict=True)):
                     raise refuse(f"{shown_name(name)} is {flat} after this `{self.what}`, and has no value "
                                  "before. Only arrays and numbers can come out of a loop whose number of turns is "
                                  "traced")
@@ -402,7 +406,7 @@ class _Loop:
     def _join(self, name: str, before: Flat, after: Flat) -> bool:
         """Join the types of a variable before and after a turn; return whether they changed."""
         if name.startswith(ITEMS) and lengths_differ(before, after):
-            raise _of_items(refuse(
+            raise of_items(refuse(
                 f"{self.containers.shown(name)} is {count_items(before)} before a turn of this `{self.what}` and "
                 f"{count_items(after)} after it; the number of turns is traced, so the length must stay. Begin with an "
                 "array of the greatest length, and write into it with x[i] = v"))
@@ -418,7 +422,7 @@ class _Loop:
             error = refuse(f"{shown_name(name)} is {before} before a turn of this `{self.what}` and "
                            f"{after} after it; the number of turns is traced, so the structure must stay. Use an "
                            "array of fixed length, and x[i] = v")
-            raise _of_items(error) if name.startswith(ITEMS) else error
+            raise of_items(error) if name.startswith(ITEMS) else error
         changed = False
         for number, (one, two) in enumerate(zip(self.avals[name], after.avals, strict=True)):
             leaf = before.leaves[number]
@@ -460,6 +464,9 @@ class _Loop:
                 **around.made, id(value): None})
         outer, kept, before = self.outer.setdefault(name, {}), self.kept.get(name, {}), self.values[name]
         made = {**around.made, **around.of_turn, **outer}
+        if before is None:  # the one that a turn gives it is the only one that it may have
+            kept = self.kept[name] = {id(each): each for each in self.containers.with_kept(name, value, made)[1]
+                                      if id(each) in self.existing}
         known = {id(each) for container in kept.values() for each in containers_in(container)}
         while True:
             objects, found = self.containers.with_kept(name, value, made)
@@ -472,7 +479,8 @@ class _Loop:
         for number, (leaf, aval) in enumerate(zip(flat.leaves, self.avals.get(name, ()), strict=False)):
             if aval is not None and flat.avals[number] is None and number_type(leaf, None) is not None:
                 flat.leaves[number], flat.avals[number] = as_chosen(leaf), number_type(leaf, None)
-        if kept and not holds_same(before, flat) and self._optional_parts(name, before, flat) is None:
+        if kept and before is not None and not holds_same(before, flat) and (
+                self._optional_parts(name, before, flat) is None):
             there = {id(each) for each in found}
             outer |= {key: each for key, each in kept.items() if key not in there} or kept
             widened.append(name)
@@ -521,12 +529,6 @@ def _unique(names: Sequence[str]) -> list[str]:
         numbered = (word if not number else f"{word}_{number}" for number in itertools.count())
         found.append(next(each for each in numbered if each not in found and (each == name or each not in names)))
     return found
-
-
-def _of_items(error: ControlFlowError) -> ControlFlowError:
-    """Return an error that ends no loop whose length Python knows, which can run turn by turn."""
-    error.is_of_items = True  # type: ignore[attr-defined]
-    return error
 
 
 class Mark:

@@ -17,13 +17,35 @@ import numpy as np
 
 from fxgrad import numpy as fnp
 
-ARRAY_METHODS = {"sort": True, "fill": True, "partition": False, "put": False, "itemset": False, "resize": False,
+ARRAY_METHODS = {"sort": True, "fill": True, "partition": False, "put": True, "itemset": False, "resize": False,
                  "setfield": False, "setflags": False}
 """Methods that change an array of NumPy's, and whether they are followed."""
-_FIRST_ARGUMENT: dict[Any, Callable[[Any, Any], Any] | None] = {
-    np.copyto: lambda _, source: source,
+
+
+def _copied(array: Any, source: Any, *, where: Any = True) -> Any:
+    return source if where is True else fnp.where(where, source, array)
+
+
+def _put(array: Any, places: Any, values: Any, mode: str = "raise") -> Any:
+    return fnp.put(array, places, values, mode, inplace=False)
+
+
+def _put_along_axis(array: Any, places: Any, values: Any, axis: int | None = -1) -> Any:
+    return fnp.put_along_axis(array, places, values, axis, inplace=False)
+
+
+def _masked(array: Any, mask: Any, values: Any) -> Any:
+    """Return what `np.putmask` makes of an array: an element at a place gets the value at it, repeated as needed."""
+    size = np.size(array)
+    values = fnp.ravel(values)[np.arange(size) % np.size(values)]
+    return fnp.where(mask, fnp.reshape(values, np.shape(array)), array)
+
+
+_FIRST_ARGUMENT: dict[Any, Callable[..., Any] | None] = {
+    np.copyto: _copied, np.put: _put, np.putmask: _masked, np.put_along_axis: _put_along_axis,
+    np.place: lambda array, mask, values: fnp.place(array, mask, values, inplace=False),
     np.fill_diagonal: lambda array, value: fnp.fill_diagonal(array, value, inplace=False),
-    **dict.fromkeys((np.put, np.place, np.putmask, np.put_along_axis, heapq.heappush, heapq.heappop, heapq.heapify,
+    **dict.fromkeys((heapq.heappush, heapq.heappop, heapq.heapify,
                      heapq.heapreplace, heapq.heappushpop, bisect.insort_left, bisect.insort_right, operator.setitem,
                      operator.delitem, setattr, delattr))}
 """Functions that change their first argument; of those that are followed, what its elements become by the second.
@@ -42,6 +64,8 @@ _CONTAINER_METHODS: dict[type, set[str]] = {
                  "symmetric_difference_update"}}
 """Methods that change containers of Python and of its libraries, such as a `deque` or a `Counter`."""
 _ITEM_METHODS = {"__setitem__", "__delitem__", "__iadd__", "__ior__", "__iand__", "__isub__", "__ixor__", "__imul__"}
+LIST_METHODS = {"append", "extend", "insert", "pop", "remove", "clear", "reverse"}
+"""Methods that change a list, which may be one that a traced index selects."""
 STORING_METHODS = {"append", "extend", "insert", "setdefault", "update"}
 """Methods of lists and dicts that store arguments, or the items of these."""
 
@@ -57,7 +81,7 @@ def changes_first(function: Any) -> bool:
     return _is_function(function) and (function in _FIRST_ARGUMENT or is_ufunc_at(function))
 
 
-def new_elements(function: Any) -> Callable[[Any, Any], Any] | None:
+def new_elements(function: Any) -> Callable[..., Any] | None:
     """Return what the elements of an array become by a function that is followed; None for another function."""
     return _FIRST_ARGUMENT.get(function) if _is_function(function) else None
 

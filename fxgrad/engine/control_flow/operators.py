@@ -15,6 +15,7 @@ from fxgrad.engine.control_flow.arrays import (
     value_set,
     with_values,
 )
+from fxgrad.engine.control_flow.assigned_items import attributed
 from fxgrad.engine.control_flow.blocks import depth, in_try, refusals
 from fxgrad.engine.control_flow.builtin_functions import compared, contains
 from fxgrad.engine.control_flow.calls import acted, argument, called, changing, sequence
@@ -41,11 +42,10 @@ from fxgrad.engine.control_flow.conditions import (
 )
 from fxgrad.engine.control_flow.containers import fresh, fresh_list
 from fxgrad.engine.control_flow.effects import rebinding
-from fxgrad.engine.control_flow.growing import item
-from fxgrad.engine.control_flow.items import attributed
 from fxgrad.engine.control_flow.iteration import for_, while_
 from fxgrad.engine.control_flow.lending import entered, given_back, passed
 from fxgrad.engine.control_flow.numbers import divided
+from fxgrad.engine.control_flow.positions import item, row
 from fxgrad.engine.control_flow.printing import as_they_are, shown, text
 from fxgrad.engine.control_flow.sequences import index, numbered
 from fxgrad.engine.control_flow.variables import forget, forgetting
@@ -55,6 +55,7 @@ __all__ = [
     "called", "changing", "compared", "contains", "counted", "depth", "divided", "ended", "entered", "for_", "forget",
     "forgetting", "fresh", "fresh_list", "given_back", "if_", "if_expression", "in_try", "index", "is_none", "is_same",
     "is_true", "item", "itemized", "kept", "known", "known_filter", "not_", "not_raising", "numbered", "passed",
-    "place", "raised_flag", "raising", "rebinding", "reduced", "refusals", "returned", "sequence", "shown", "slots",
-    "store_row", "stored", "text", "unset", "value_of", "value_set", "while_", "with_values", "without_traced_bools",
+    "place", "raised_flag", "raising", "rebinding", "reduced", "refusals", "returned", "row", "sequence", "shown",
+    "slots", "store_row", "stored", "text", "unset", "value_of", "value_set", "while_", "with_values",
+    "without_traced_bools",
 ]

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from fxgrad.engine.control_flow.aliases import Shared, count_others
+from fxgrad.engine.control_flow.assigned_items import Place, attributed, mutable
 from fxgrad.engine.control_flow.blocks import UNSET, Cells, block, refuse
 from fxgrad.engine.control_flow.containers import is_made_here, made_containers, note_change
-from fxgrad.engine.control_flow.items import Place, attributed, mutable
 from fxgrad.engine.control_flow.structures import ChosenMember, OptionalValue, UnknownLength, is_container, parts_of
 from fxgrad.engine.tracing.tape import Tape, current
 from fxgrad.engine.tracing.tracer import Tracer

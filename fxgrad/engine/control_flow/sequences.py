@@ -26,10 +26,12 @@ from fxgrad.engine.tracing.tracer import Tracer
 
 
 class Sequences:
-    """What a `for` loop goes over, with items that a traced number selects."""
+    """What a `for` loop goes over, with items that a traced number selects; there are `most` at most, if known."""
 
-    def __init__(self, length: Any, item: Callable[[Any], Any], plain: Callable[[], Iterator[Any]]) -> None:
+    def __init__(self, length: Any, item: Callable[[Any], Any], plain: Callable[[], Iterator[Any]],
+                 most: int | None = None) -> None:
         self.length, self.item, self.plain = length, item, plain
+        self.most = most if is_unknown(length) else length
 
     def __iter__(self) -> Iterator[Any]:
         if is_unknown(self.length):
@@ -47,13 +49,14 @@ def as_sequence(iterable: Any) -> Sequences | None:
     if is_growing(iterable):
         parts, structure = columns_of(iterable)
         return Sequences(parts[0].length, lambda number: tree.unflatten(
-            structure, [part.values[number] for part in parts]), lambda: iter(iterable))
+            structure, [part.values[number] for part in parts]), lambda: iter(iterable), len(iterable))
     if type(iterable) is TracedSlice:
         values = iterable.values
         length = iterable.length if values.shape[0] else 0
-        return Sequences(length, lambda number: values[number], lambda: iter(iterable if values.shape[0] else ()))
+        return Sequences(length, lambda number: values[number], lambda: iter(iterable if values.shape[0] else ()),
+                         values.shape[0])
     if type(iterable) is TracedMatrix:
-        return Sequences(iterable.length, iterable.row, lambda: iter(iterable))
+        return Sequences(iterable.length, iterable.row, lambda: iter(iterable), iterable.values.shape[0])
     if isinstance(iterable, np.ndarray) or (type(iterable) is Tracer and iterable.shape):
         rows: Any = iterable
         array = fnp.asarray(rows)
@@ -150,7 +153,8 @@ def _zip(*parts: Any, strict: bool = False) -> Any:
                      "strict=True")
     length = functools.reduce(fnp.minimum, lengths) if unknown else min(lengths)
     return Sequences(length, lambda number: tuple(sequence.item(number) for sequence in found),
-                     lambda: zip(*(sequence.plain() for sequence in found), strict=strict))
+                     lambda: zip(*(sequence.plain() for sequence in found), strict=strict),
+                     min((sequence.most for sequence in found if sequence.most is not None), default=None))
 
 
 def plain_enumerate(iterable: Any, start: Any = 0) -> Any:
@@ -165,7 +169,7 @@ def _enumerate(iterable: Any, start: Any = 0) -> Any:
     if found is None:
         return plain_enumerate(iterable, start)
     return Sequences(found.length, lambda number: (number + start, found.item(number)),
-                     lambda: zip(itertools.count(start), found.plain(), strict=False))
+                     lambda: zip(itertools.count(start), found.plain(), strict=False), found.most)
 
 
 def _reversed(iterable: Any) -> Any:
@@ -174,7 +178,7 @@ def _reversed(iterable: Any) -> Any:
         return reversed(iterable)
     length = convert(found.length, np.dtype("int64")) if is_unknown(found.length) else found.length
     return Sequences(found.length, lambda number: found.item(length - 1 - number),
-                     lambda: iter([*found.plain()][::-1]))
+                     lambda: iter([*found.plain()][::-1]), found.most)
 
 
 ENDLESS = 2 ** 63 - 1

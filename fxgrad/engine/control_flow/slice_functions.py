@@ -252,6 +252,35 @@ def _column_stack(arrays: Any) -> Any:
     return rows[0].with_rows(np.column_stack([each.values for each in rows]))
 
 
+JOINS: set[Any] = {np.concatenate, np.hstack, np.vstack, np.stack, np.column_stack}
+
+
+def joined(function: Any, rows: TracedSlice, axis: int = 0) -> Any:
+    """Return what a function of NumPy's makes of a list of arrays whose length is traced: `rows`, one for each."""
+    ndim = rows.ndim - 1  # of each array
+    if function is np.vstack and ndim == 0:
+        return rows[:, None]
+    is_new = function is np.stack or (function in (np.vstack, np.column_stack) and ndim == 1)
+    if function is np.column_stack or (function is np.hstack and ndim > 1):
+        axis = 1
+    axis = axis + ndim + is_new if axis < 0 else axis
+    if axis == 0 and (is_new or ndim == 0):
+        return rows
+    if axis == 0:
+        return _merged(rows)
+    if axis == 1 and is_new and ndim == 1:
+        return rows.T
+    if axis == 1 and not is_new and ndim == 2:
+        return _merged(rows.with_rows(fnp.swapaxes(rows.values, 1, 2))).T
+    raise unsupported(f"{function.__name__} along axis {axis}")
+
+
+def _merged(rows: TracedSlice) -> TracedSlice:
+    """Return the rows of all rows, one after the other."""
+    count, size, *shape = rows.values.shape
+    return TracedSlice(fnp.reshape(rows.values, (count * size, *shape)), rows.length * size, ("joined", rows.key, size))
+
+
 def _join(parts: Sequence[Any]) -> Any:
     """Return slices and arrays one after the other; the two sides of one array, cut at a traced place, are as long."""
     arrays = [each.values if type(each) is TracedSlice else as_elements(each) for each in parts]

@@ -210,7 +210,7 @@ def mask_of(array: Any, index: Any) -> Any:
         if isinstance(entry, slice) and entry.start is entry.stop is entry.step is None:
             continue
         places = np.reshape(np.arange(shape[axis]), (shape[axis], *[1] * (len(shape) - axis - 1)))
-        part = _in_slice(places, entry, shape[axis]) if isinstance(entry, slice) else fnp.equal(
+        part = in_slice(places, entry, shape[axis]) if isinstance(entry, slice) else fnp.equal(
             places, from_front(entry, shape[axis]))
         mask = part if mask is None else mask & part
     return mask
@@ -311,7 +311,7 @@ def _clipped(part: slice, size: Any) -> tuple[Any, Any, Any]:
     return start, stop, step
 
 
-def _in_slice(places: Any, part: slice, size: int) -> Any:
+def in_slice(places: Any, part: slice, size: Any) -> Any:
     """Return which places in an axis a slice selects, whose bounds may be traced."""
     start, stop, step = _clipped(part, size)
     rises = fnp.greater(step, 0)

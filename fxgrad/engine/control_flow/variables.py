@@ -139,7 +139,7 @@ def note_names(values: Values, outputs: Sequence[Any]) -> None:
 
 # --- lists and dicts that blocks change ---------------------------------------------------------------------------
 
-ITEMS = "~items "
+ITEMS = "~items of "
 """Begins the name under which the items of a list or dict are variables."""
 
 

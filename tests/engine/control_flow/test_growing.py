@@ -713,13 +713,8 @@ def refusal(read: Any) -> str:
     return message
 
 
-def stored(out: Any, x: Any) -> Any:
-    out[0] = x
-    return sum(out)
-
-
-def deleted(out: Any, x: Any) -> Any:
-    del out[0]
+def part_stored(out: Any, x: Any) -> Any:
+    out[:1] = [x]
     return sum(out)
 
 
@@ -740,24 +735,16 @@ def as_array(out: Any, x: Any) -> Any:
     return np.array(out)
 
 
-def found(out: Any, x: Any) -> Any:
-    return out.index(0.5)
-
-
-def equal(out: Any, x: Any) -> Any:
-    return out == [0.5]
+def taken_twice(out: Any, x: Any) -> Any:
+    doubled = map(abs, out)
+    return next(doubled) + next(doubled)
 
 
 LENGTH = "of a list of which a traced condition decides how long it is"
-POSITION = (
-    f"{LENGTH}: the place of an item is traced. Write into an array of the greatest length, x[n] = v, and count "
-    "n; .append(v) and .pop() change such a list"
-)
 REFUSED = {
-    stored: f"an assignment to an item {POSITION}",
-    deleted: f"an assignment to an item {POSITION}",
-    found: f".index() {POSITION}",
-    equal: f"a comparison {POSITION}",
+    part_stored: f"a slice is assigned {LENGTH}. Join the parts, xs = xs[:a] + [v] + xs[b:]; or assign the items in a "
+    "loop, xs[i] = v",
+    taken_twice: f"next() takes an item of those {LENGTH}. Make a list of them, and write xs[0] if xs else default",
     copied_to_a_deque: "deque gets a list of which a traced condition decides how long it is. Read the list in "
     "converted code or by a function of NumPy, or pass an array of the greatest length and the "
     "number of its items",

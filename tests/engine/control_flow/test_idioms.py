@@ -167,9 +167,9 @@ def adds_in_each_turn(xs):
 
 def two_lengths(xs):
     if xs[0] > 1:  # here
-        found = [xs[0]]
+        found = (xs[0],)
     else:
-        found = [xs[0], xs[1]]
+        found = (xs[0], xs[1])
     return found
 
 
@@ -263,8 +263,8 @@ REFUSED = [
     (adds_in_each_turn, ("`out`, which changes at test_idioms.py:{next} (in adds_in_each_turn), is 0 items long before "
       "a turn of this `while` and 1 item long after it; the number of turns is traced, so the length must stay. Begin "
       "with an array of the greatest length, and write into it with x[i] = v")),
-    (two_lengths, (f"`found` is [f64[]] {SIDES} [f64[], f64[]] otherwise. Both sides must give values of one structure "
-      "and type")),
+    (two_lengths, (f"`found` is (f64[],) {SIDES} (f64[], f64[]) otherwise. Both sides must give values of one "
+      "structure and type")),
     (counts_in_a_defaultdict, ("a defaultdict is changed inside the traced `if` at test_idioms.py:{before} (in "
       "counts_in_a_defaultdict), which is traced once and may run never or often. Assign the new value to a name, and "
       "change the object after the block")),

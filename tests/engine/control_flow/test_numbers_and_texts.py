@@ -259,35 +259,15 @@ def test_functions_that_iterators_call_are_converted() -> None:
 # --- lists ------------------------------------------------------------------------------------------------------------
 
 
-def filtered(x):
-    return list(filter(lambda v: v > 0, [x, -x]))
-
-
-def part_of_a_list(n):
-    return sum([1.0, 2.0, 3.0][:n])
-
-
 def part_assigned(n):
     found = [1.0, 2.0, 3.0]
     found[:n] = [0.0]
     return found
 
 
-def bucket(n):
-    buckets = [[], [], []]
-    buckets[n].append(n)
-    return buckets
-
-
-@pytest.mark.parametrize(("function", "text"), [
-    (filtered, r"^the condition of filter\(\) is traced, and so would be the length of what it makes\."),
-    (part_of_a_list, r"^a bound of this slice of a list is traced, .* x = np\.array\(xs\), and write x\[a:b\]"),
-    (part_assigned, r"^a bound of this slice of a list is traced, "),
-    (bucket, "^a traced index selects from a list whose items are not arrays of one shape"),
-])
-def test_lists_of_traced_length_are_refused(function: Any, text: str) -> None:
-    with pytest.raises(ControlFlowError, match=text):
-        jit(python_control_flow(function))(2)
+def test_a_slice_of_a_list_that_is_assigned_has_known_bounds() -> None:
+    with pytest.raises(ControlFlowError, match=r"^a bound of this slice of a list is traced, "):
+        jit(python_control_flow(part_assigned))(2)
 
 
 def test_a_slice_of_the_array_of_a_list_has_a_traced_bound() -> None:

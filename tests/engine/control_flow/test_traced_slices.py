@@ -402,8 +402,8 @@ def two_bounds(x, n):
     return (np.ones((4, 4, 4)) * x)[:n, :n].sum()  # here
 
 
-def bound_of_a_list(x, n):
-    return [x, 1.0, 2.0][:n]  # here
+def bound_of_a_tuple(x, n):
+    return (x, 1.0, 2.0)[:n]  # here
 
 
 _CHANGES = ("a slice with a traced bound changes in place. Write x[a:b] = v or x[i] = v on the array; give functions "
@@ -438,8 +438,8 @@ _LOOP = "does not take a slice with a traced bound, whose length is not known. G
     (array_changes_under_a_carried_slice, _OTHERS),
     (two_bounds, ("a slice with a traced bound is read along the first axis of the result, and this one is not. Write "
                   "x.T[a:b], or go over the items in a loop with an `if`")),
-    (bound_of_a_list, (
-        "a bound of this slice of a list is traced, and so would be its length. Make an array of the items before, "
+    (bound_of_a_tuple, (
+        "a bound of this slice of a tuple is traced, and so would be its length. Make an array of the items before, "
         "x = np.array(xs), and write x[a:b]; or go over the items in a loop with an `if`")),
 ])
 def test_what_a_slice_does_not_take_is_refused_by_line(function: Any, message: str) -> None:
