@@ -14,6 +14,7 @@ import numpy as np
 
 from fxgrad.engine import config
 from fxgrad.engine.caches import Cache
+from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError
 
 DType = np.dtype[Any]
@@ -189,7 +190,7 @@ def canonical(dtype: Any) -> DType:
     """
     result: DType = np.dtype(dtype).newbyteorder("=")
     if result.name not in _SHORT:
-        raise DTypeError(f"fxgrad has no dtype {result.name!r}; it supports {', '.join(WIDE_NAMES)}")
+        raise DTypeError(at_user_line(f"fxgrad has no dtype {result.name!r}; it supports {', '.join(WIDE_NAMES)}"))
     return result
 
 
@@ -230,9 +231,9 @@ def _with_narrow(one: str, other: str) -> str:
     if one in _NARROW.get(other, ()):
         return other
     shown = " and ".join("a Python " + node[:-1] if node.endswith("*") else node for node in (one, other))
-    raise DTypeError(f"{shown} do not promote: floats of 8 bits and less promote with integers and Python's floats "
-                     "alone, and integers of less than 8 bits with Python's integers. Convert one first, for example "
-                     "x.astype('float32')")
+    raise DTypeError(at_user_line(
+        f"{shown} do not promote: floats of 8 bits and less promote with integers and Python's floats alone, and "
+        "integers of less than 8 bits with Python's integers. Convert one first, for example x.astype('float32')"))
 
 
 def _width(dtype: DType) -> int:
@@ -255,9 +256,10 @@ def promote(*types: tuple[DType, bool]) -> tuple[DType, bool]:
         nodes = [_node(dtype, weak) for dtype, weak in types]
         for (dtype, _), node in zip(types, nodes, strict=True):
             if is_key(dtype):
-                raise DTypeError(f"random keys (key<fry>) are no numbers; {KEY_ADVICE}")
+                raise DTypeError(at_user_line(f"random keys (key<fry>) are no numbers; {KEY_ADVICE}"))
             if node not in _SUCCESSORS and node not in _NARROW:
-                raise DTypeError(f"{dtype.name} does not promote; convert it first: x.astype('float32')")
+                raise DTypeError(at_user_line(
+                    f"{dtype.name} does not promote; convert it first: x.astype('float32')"))
         join = nodes[0]
         for node in nodes[1:]:
             join = _JOIN[join, node] if join in _SUCCESSORS and node in _SUCCESSORS else _with_narrow(join, node)

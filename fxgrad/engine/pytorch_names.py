@@ -131,7 +131,8 @@ KEYWORDS: dict[str, str] = {
     "dim": "Write axis=", "dims": "Write axis=, and of tile reps=", "dim0": "Write the axes one after the other",
     "keepdim": "Write keepdims=", "unbiased": "Write ddof=1 for True, and ddof=0 for False",
     "requires_grad": _HERE, "inplace": "Arrays do not change: leave it out, and use the result",
-    "training": "Leave the key out where nothing is trained", "input": "Give the arrays by position",
+    "training": "Leave the key of dropout out, or give batch_norm its mean= and variance=, where nothing is trained",
+    "input": "Give the arrays by position",
     "target": "Give the arrays by position", "weight": "Write weights=, or give the arrays by position",
     "size_average": "Write reduction='mean', or 'sum'", "reduce": "Write reduction='none', or 'mean'",
     "kernel_size": "Give the window by position, as (2, 2)", "stride": "Write strides=",
@@ -150,6 +151,10 @@ _OTHER_KEYWORDS: dict[tuple[str, str], tuple[str, str]] = {
     ("fxgrad.training.optim", "b1"): ("optax", "Write beta1="),
     ("fxgrad.training.optim", "b2"): ("optax", "Write beta2="),
     ("fxgrad.random", "size"): ("NumPy", "Write shape="),
+    **dict.fromkeys([("fxgrad.random", "loc"), ("fxgrad.random", "scale")], (
+        "NumPy", "Write loc + scale * x of draws x, or fxgrad.distributions.Normal(loc, scale).sample(key, shape)")),
+    **dict.fromkeys([("fxgrad.random", "low"), ("fxgrad.random", "high")], ("NumPy", "Write minval=, maxval=")),
+    ("fxgrad.training.ode", "args"): ("SciPy", "Write odeint(func, y0, t, *args)"),
 }
 """Keywords of other libraries, by the module whose functions have other ones; the library, and what to write."""
 
@@ -220,24 +225,24 @@ def _raising_expression(traceback: TracebackType) -> str:
 class HintAttribute:
     """An attribute that raises a hint; a `__getattr__` would make all other attributes slower."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, sentence: str | None = None) -> None:
+        self.name, self.sentence = name, sentence or SENTENCES.get(name)
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        raise _missing_attribute_error(f"{owner.__name__!r} object", self.name)
+        raise _missing_attribute_error(f"{owner.__name__!r} object", self.name, self.sentence)
 
 
-def add_hint_attributes(arrays: _Class) -> _Class:
-    """Give the class of arrays an attribute with a hint for each PyTorch name that it lacks; `dir` omits them."""
-    for name in SENTENCES:
-        if not hasattr(arrays, name):
-            setattr(arrays, name, HintAttribute(name))
-    listed: Any = arrays.__dir__
+def add_hint_attributes(owner: _Class, sentences: Mapping[str, str] = SENTENCES) -> _Class:
+    """Give a class an attribute with a hint for each of PyTorch's names that it lacks; `dir` omits them."""
+    for name, sentence in sentences.items():
+        if not hasattr(owner, name):
+            setattr(owner, name, HintAttribute(name, sentence))
+    listed: Any = owner.__dir__
 
     def names(self: Any) -> list[str]:
-        return [name for name in listed(self) if not isinstance(vars(arrays).get(name), HintAttribute)]
-    arrays.__dir__ = names  # type: ignore[assignment]
-    return arrays
+        return [name for name in listed(self) if not isinstance(vars(owner).get(name), HintAttribute)]
+    owner.__dir__ = names  # type: ignore[assignment]
+    return owner
 
 
 def module_getattr(module: str, absent: Mapping[str, str] = MappingProxyType({}), *, stands_at: str = "",
@@ -250,15 +255,14 @@ def module_getattr(module: str, absent: Mapping[str, str] = MappingProxyType({})
         if name in absent:
             message = f"module {module!r} has no attribute {name!r}: {absent[name]}"
             raise AttributeError(at_user_line(message), name=name)
-        error = _missing_attribute_error(f"module {module!r}", name)
+        error = _missing_attribute_error(f"module {module!r}", name, SENTENCES.get(name))
         if name not in SENTENCES:
             error.obj = sys.modules[stands_at or module]  # among whose names Python looks for a similar one
         raise error
     return getattribute
 
 
-def _missing_attribute_error(owner: str, name: str) -> AttributeError:
+def _missing_attribute_error(owner: str, name: str, sentence: str | None) -> AttributeError:
     message = f"{owner} has no attribute {name!r}"
-    sentence = SENTENCES.get(name)
     return AttributeError(message if sentence is None else
                           at_user_line(f"{message}, which is PyTorch's. {sentence}"), name=name)

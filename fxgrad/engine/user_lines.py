@@ -130,6 +130,14 @@ def at_user_line(message: str) -> str:
     return f"{message}\n  at {line}" if line else message
 
 
+def add_user_line(error: FxgradError) -> FxgradError:
+    """Return an error whose message ends with the user's own line, which is added where it has none."""
+    message = str(error)
+    if "\n  at " not in message:
+        error.args = (at_user_line(message),)
+    return error
+
+
 def named_as(function: Callable[..., Any], updated: Sequence[str] = functools.WRAPPER_UPDATES,
              ) -> Callable[[Wrapper], Wrapper]:
     """Return the decorator of a wrapper of a user's function, as `functools.wraps`.

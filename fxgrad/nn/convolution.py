@@ -77,7 +77,7 @@ def conv2d(x: Any, kernel: Any, bias: Any = None, *, strides: Numbers = 1, paddi
     `x` has the shape (batch, height, width, channels), `kernel` (height, width, channels / groups, new channels),
     `bias` (new channels,). `strides` and `dilation` are one number or a pair, `padding` is `"SAME"`, `"VALID"`, a
     number, or two numbers or pairs (before, after); `ArgumentError` is raised for others.
-    `fxgrad.lax.conv_general_dilated` has further options; it raises for shapes that do not match.
+    `ShapeError` is raised for shapes that do not match. `fxgrad.lax.conv_general_dilated` has further options.
 
     >>> import numpy as np
     >>> image = np.arange(9.0).reshape(1, 3, 3, 1)
@@ -85,11 +85,27 @@ def conv2d(x: Any, kernel: Any, bias: Any = None, *, strides: Numbers = 1, paddi
     [[[[36.0]]]]
     """
     x, kernel = inexact_operands(x, kernel)
+    groups = as_integer("conv2d", groups)
+    _check_images(shape_of(x), shape_of(kernel), groups)
     weights, given = given_arrays(bias=bias)
     return _conv2d(x, kernel, *weights, strides=spatial_numbers("conv2d", "strides", strides, 2),
                    padding=spatial_padding("conv2d", padding, 2),
                    dilation=spatial_numbers("conv2d", "dilation", dilation, 2),
                    groups=groups, given=given)
+
+
+def _check_images(shape: Any, sizes: Any, groups: int) -> None:
+    """Raise `ShapeError` unless images of this shape fit a kernel of these sizes."""
+    are_images = len(shape) == len(sizes) == 4
+    if are_images and groups > 0 and shape[3] == sizes[2] * groups and not sizes[3] % groups:
+        return
+    if are_images and groups > 0 and shape[1] == sizes[1] * groups:
+        advice = ". Write x.transpose(0, 2, 3, 1) and kernel.transpose(2, 3, 1, 0) for those of PyTorch"
+    else:
+        advice = ". Write x[None] for one image" if len(shape) == 3 and len(sizes) == 4 else ""
+    raise ShapeError(at_user_line(
+        f"conv2d: x has the shape {shape} and kernel {sizes}, with groups={groups}; (batch, height, width, channels) "
+        f"and (height, width, channels / groups, new channels), a multiple of the groups, are needed{advice}"))
 
 
 @functools.partial(library_function_of_arrays, name="conv2d")

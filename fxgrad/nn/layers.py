@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fxgrad import random
+from fxgrad.engine.dtypes import default_float, is_floating
 from fxgrad.engine.frontend.operands import (
     as_array_operand,
     as_integer,
@@ -24,6 +25,7 @@ from fxgrad.engine.ops.exponential import rsqrt
 from fxgrad.engine.ops.structural import reshape
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.tracing.tracer import Tracer
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, ShapeError
 from fxgrad.nn.activations import sigmoid
@@ -32,9 +34,10 @@ from fxgrad.numpy.arithmetic import add, divide, multiply, subtract
 from fxgrad.numpy.creation import astype, widen_half
 from fxgrad.numpy.elementwise import square, tanh
 from fxgrad.numpy.joining import split
-from fxgrad.numpy.logic import where
+from fxgrad.numpy.logic import less_equal, where
 from fxgrad.numpy.products import matmul
 from fxgrad.numpy.statistics import mean as mean_of
+from fxgrad.random.keys import one_key
 
 __all__ = ["batch_norm", "dropout", "group_norm", "gru_cell", "layer_norm", "lstm_cell", "rms_norm"]
 
@@ -51,14 +54,17 @@ def given_arrays(**arrays: Any) -> tuple[list[Any], tuple[str, ...]]:
 
 
 @hide_frames
-def dropout(x: Any, rate: float, key: Any = None) -> Any:
+def dropout(x: Any, rate: Any, key: Any = None) -> Any:
     """Return `x` with each element set to 0 with probability `rate`, and the others divided by 1 - rate.
 
     Without a key the result is `x`, for use after training. The mask is a function of the key and the shape of `x`, so
     it is the same for the value and all derivatives, and when `checkpoint`, a memory budget or a loop recomputes it.
     Under `vmap` entries have separate masks if they have separate keys. The dtype is that of `x`, a float.
 
-    Srivastava et al., "Dropout" (2014). Raises `ArgumentError` for a rate that is not a number from 0 to 1.
+    The rate may be traced, as under `jit` or `vmap`; its derivative is that of the factor 1 / (1 - rate).
+
+    Srivastava et al., "Dropout" (2014). Raises `ArgumentError` for a rate that is not a number from 0 to 1, and for an
+    invalid key.
 
     >>> import numpy as np, fxgrad
     >>> key = fxgrad.random.key(0)
@@ -67,10 +73,18 @@ def dropout(x: Any, rate: float, key: Any = None) -> Any:
     >>> fxgrad.grad(lambda x: np.sum(dropout(x, 0.5, key)))(np.ones(6))
     array([0., 0., 2., 2., 0., 2.])
     """
-    if not isinstance(rate, int | float | np.integer | np.floating) or not 0 <= rate <= 1:
+    if hasattr(rate, "dtype") and is_floating(rate.dtype) and not shape_of(rate) and type(rate) is not Tracer:
+        rate = float(rate)
+    is_traced = type(rate) is Tracer and is_floating(aval_of(rate).dtype) and not shape_of(rate)
+    if not is_traced and not (isinstance(rate, int | float | np.integer) and 0 <= rate <= 1):
         raise ArgumentError(at_user_line(f"dropout: rate is {rate!r}, where a number from 0 to 1 is needed"))
     x = inexact_operands(x)[0]
-    if key is None or rate == 0:
+    if key is None:
+        return x
+    key = one_key("dropout", key, "key", "fxgrad.vmap(fxgrad.nn.dropout, (0, None, 0))(x, rate, keys)")
+    if is_traced:
+        return _dropout_at(x, key, rate)
+    if rate == 0:
         return x
     return zeros_like(x) if rate == 1 else _dropout(x, key, rate=float(rate))
 
@@ -78,6 +92,14 @@ def dropout(x: Any, rate: float, key: Any = None) -> Any:
 @functools.partial(library_function_of_arrays, name="dropout")
 def _dropout(x: Any, key: Any, *, rate: float) -> Any:
     return where(random.bernoulli(key, 1.0 - rate, shape_of(x)), divide(x, 1.0 - rate), 0)
+
+
+@functools.partial(library_function_of_arrays, name="dropout")
+def _dropout_at(x: Any, key: Any, rate: Any) -> Any:
+    """Return `_dropout` at a traced rate: the same mask, and no division by 0 for a rate of 1."""
+    kept = subtract(1.0, rate)
+    mask = random.bernoulli(key, astype(kept, default_float()), shape_of(x))
+    return where(mask, divide(x, astype(where(less_equal(kept, 0), 1.0, kept), aval_of(x).dtype)), 0)
 
 
 # --- normalisations -------------------------------------------------------------------------------------------------
@@ -95,6 +117,7 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, axis: Axis = -1, 
     array([-2.,  2.])
     """
     x = _real_operand("layer_norm", x)
+    _refuse_sizes("layer_norm", scale, shape_of(x))
     weights, given = given_arrays(scale=scale, bias=bias)
     _check_broadcast("layer_norm", x, **dict(zip(given, weights, strict=True)))
     return _layer_norm(x, *weights, axes=axes_of("layer_norm", axis, len(shape_of(x))), epsilon=epsilon, given=given)
@@ -115,6 +138,7 @@ def rms_norm(x: Any, scale: Any = None, *, axis: Axis = -1, epsilon: float = 1e-
     array([ 1., -1.])
     """
     x = _real_operand("rms_norm", x)
+    _refuse_sizes("rms_norm", scale, shape_of(x))
     weights, given = given_arrays(scale=scale)
     _check_broadcast("rms_norm", x, **dict(zip(given, weights, strict=True)))
     return _rms_norm(x, *weights, axes=axes_of("rms_norm", axis, len(shape_of(x))), epsilon=epsilon, given=given)
@@ -211,6 +235,17 @@ def _real_operand(what: str, x: Any) -> Any:
     x = inexact_operands(x)[0]
     refuse_complex(what, x)
     return x
+
+
+def _refuse_sizes(what: str, scale: Any, shape: Any) -> None:
+    """Raise `ArgumentError` for sizes of the last axes in the place of the scale, by which PyTorch names the axes."""
+    sizes = (scale,) if type(scale) is int else scale
+    if isinstance(sizes, tuple | list) and all(type(size) is int for size in sizes) and sizes and (
+            tuple(sizes) == tuple(shape[-len(sizes):])):
+        axes = -1 if len(sizes) == 1 else tuple(range(-len(sizes), 0))
+        raise ArgumentError(at_user_line(
+            f"{what}: scale is {scale!r}, the shape of the last axes of x, which is PyTorch's normalized_shape. Write "
+            f"axis={axes}, and give scales as floats"))
 
 
 def _check_broadcast(what: str, x: Any, **arrays: Any) -> None:

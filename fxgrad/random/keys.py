@@ -49,39 +49,57 @@ def is_typed(key: Any) -> bool:
     return dtypes.is_key(aval_of(key).dtype)
 
 
-def typed_keys(name: str, key: Any) -> Any:
+def typed_keys(name: str, key: Any, place: str = "the first argument") -> Any:
     """Return `key` as an array of keys: words of keys (uint32, two along the last axis) are wrapped."""
     try:
         aval = aval_of(as_array_operand(key))
     except FxgradError as error:
         if isinstance(error, DTypeError):
             raise
-        raise ArgumentError(_no_key(name, f"a {type(key).__name__}")) from None
+        raise ArgumentError(_no_key(name, place, f"a {type(key).__name__}")) from None
     if dtypes.is_key(aval.dtype):
         return key
     if aval.dtype != np.uint32 or not aval.shape or aval.shape[-1] != 2:
-        kind = type(key).__name__ if not aval.shape and not hasattr(key, "dtype") else repr(aval)
-        raise ArgumentError(_no_key(name, kind))
+        raise ArgumentError(_no_key(name, place, repr(aval) if hasattr(key, "dtype") else
+                                    f"a {type(key).__name__}" if aval.shape else type(key).__name__))
     return bind(random_wrap_p, as_array_operand(key))[0]
 
 
-def _no_key(name: str, came: str) -> str:
-    return at_user_line(f"{name}: the first argument is a random key, got {came}. Make one with fxgrad.random.key(0), "
-                        "and new ones from it with fxgrad.random.split(key)")
+def _no_key(name: str, place: str, came: str) -> str:
+    return at_user_line(f"{name}: {place} is a random key, got {came}. Make one with fxgrad.random.key(0), and new "
+                        "ones from it with fxgrad.random.split(key)")
 
 
-def one_key(name: str, key: Any) -> Any:
-    """Return `key` as one typed key; raise `ShapeError` for an array of several."""
-    key = typed_keys(name, key)
+def one_key(name: str, key: Any, place: str = "the first argument", mapped: str = "") -> Any:
+    """Return `key` as one typed key; raise `ShapeError` for an array of several.
+
+    Messages name the `place` of the argument, and show how to map over keys, by default in a function of this package.
+    """
+    key = typed_keys(name, key, place)
     if shape_of(key):
+        mapped = mapped or f"fxgrad.vmap(lambda key: fxgrad.random.{name}(key, ...))(keys)"
         raise ShapeError(at_user_line(f"{name}: one key is needed, got an array of keys of shape {shape_of(key)}. "
-                                      f"Map over them: fxgrad.vmap(lambda key: fxgrad.random.{name}(key, ...))(keys)"))
+                                      f"Map over them: {mapped}"))
     return key
+
+
+def chosen_dtype(name: str, dtype: Any, default: DType) -> DType:
+    """Return the dtype that a caller chose, or the default one; raise `DTypeError` for what is no dtype."""
+    if dtype is None:
+        return default
+    try:
+        return dtypes.canonical(dtype)
+    except DTypeError:
+        raise
+    except TypeError:
+        raise DTypeError(at_user_line(
+            f"{name}: dtype is {dtype!r}, which is no dtype. Give a shape as one tuple, such as (2, 3), and what "
+            "follows it by name")) from None
 
 
 def float_dtype(name: str, dtype: Any) -> DType:
     """Return the floating dtype of draws, by default the default float; raise `DTypeError` for another kind."""
-    result = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
+    result = chosen_dtype(name, dtype, dtypes.default_float())
     if not dtypes.is_floating(result):
         raise DTypeError(at_user_line(f"{name}: dtype={result.name}, where a floating dtype is needed, such as "
                                       "'float32'"))
@@ -90,7 +108,7 @@ def float_dtype(name: str, dtype: Any) -> DType:
 
 def int_dtype(name: str, dtype: Any) -> DType:
     """Return the integer dtype of draws, by default int32; raise `DTypeError` for another kind."""
-    result = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
+    result = chosen_dtype(name, dtype, dtypes.int32)
     if not dtypes.is_integer(result):
         raise DTypeError(at_user_line(f"{name}: dtype={result.name}, where an integer dtype is needed, such as "
                                       "'int32'"))

@@ -30,7 +30,15 @@ from fxgrad.engine.ops.structural import convert, reduce_sum, zeros
 from fxgrad.engine.tracing.tape import aval_of
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError
-from fxgrad.random.keys import as_parameter, drawn_shape, float_dtype, one_key, spread_parameter, subkeys
+from fxgrad.random.keys import (
+    as_parameter,
+    chosen_dtype,
+    drawn_shape,
+    float_dtype,
+    one_key,
+    spread_parameter,
+    subkeys,
+)
 from fxgrad.random.uniform import between_bounds, sign_draws, unit_draws
 
 _ROOT = math.sqrt(2)
@@ -60,7 +68,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     if out_sharding is not None:
         return place_array("normal", normal(key, shape, dtype), out_sharding)
     key, shape = one_key("normal", key), as_new_shape("normal", shape)
-    chosen = dtypes.default_float() if dtype is None else dtypes.canonical(dtype)
+    chosen = chosen_dtype("normal", dtype, dtypes.default_float())
     if dtypes.is_floating(chosen):
         return normal_draws(key, shape, chosen)
     if not dtypes.is_complex(chosen):

@@ -23,7 +23,16 @@ from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tape import aval_of, bind
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError, DTypeError
-from fxgrad.random.keys import as_parameter, drawn_shape, float_dtype, int_dtype, one_key, own_dtype, subkeys
+from fxgrad.random.keys import (
+    as_parameter,
+    chosen_dtype,
+    drawn_shape,
+    float_dtype,
+    int_dtype,
+    one_key,
+    own_dtype,
+    subkeys,
+)
 
 
 def raw_bits(key: Any, shape: Shape, bit_width: int) -> Any:
@@ -43,7 +52,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     if out_sharding is not None:
         return place_array("bits", bits(key, shape, dtype), out_sharding)
     key = one_key("bits", key)
-    chosen = np.dtype(np.uint32) if dtype is None else dtypes.canonical(dtype)
+    chosen = chosen_dtype("bits", dtype, np.dtype(np.uint32))
     if dtypes.kind_of(chosen) != "u":
         raise DTypeError(at_user_line(f"bits: dtype={chosen.name}, where an unsigned dtype is needed, such as "
                                       "'uint32'"))
@@ -194,7 +203,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
     if out_sharding is not None:
         return place_array("rademacher", rademacher(key, shape, dtype), out_sharding)
     key = one_key("rademacher", key)
-    chosen = dtypes.int32 if dtype is None else dtypes.canonical(dtype)
+    chosen = chosen_dtype("rademacher", dtype, dtypes.int32)
     return sign_draws(key, as_new_shape("rademacher", shape), chosen)
 
 

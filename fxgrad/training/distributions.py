@@ -11,6 +11,7 @@ from fxgrad import random
 from fxgrad.engine import dtypes
 from fxgrad.engine.frontend.operands import as_array_operand, as_new_shape, inexact_operands
 from fxgrad.engine.ops.gamma import log_excess
+from fxgrad.engine.pytorch_names import add_hint_attributes
 from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ArgumentError
 from fxgrad.nn.exponentials import log_softmax
@@ -315,11 +316,13 @@ class Categorical(NamedTuple):
         return random.categorical(key, logits, -1, (*as_new_shape("sample", shape), *fnp.shape(logits)[:-1]))
 
     def logpmf(self, k: Any) -> Any:
-        """Return the logarithm of the probability of the classes `k`."""
+        """Return the logarithm of the probability of the classes `k`: minus infinity for numbers of no class."""
         k, chances = fnp.asarray(k), log_softmax(self.logits)
         places = fnp.broadcast_shapes(fnp.shape(k), fnp.shape(chances)[:-1])
         wide = fnp.broadcast_to(chances, (*places, fnp.shape(chances)[-1]))
-        return fnp.take_along_axis(wide, fnp.broadcast_to(k, places)[..., None], axis=-1)[..., 0]
+        is_class = fnp.logical_and(fnp.greater_equal(k, 0), fnp.less(k, fnp.shape(chances)[-1]))
+        at = fnp.broadcast_to(fnp.where(is_class, k, 0), places)
+        return fnp.where(is_class, fnp.take_along_axis(wide, at[..., None], axis=-1)[..., 0], -math.inf)
 
 
 class Poisson(NamedTuple):
@@ -404,3 +407,11 @@ _DIVERGENCES: dict[type, Callable[[Any, Any], Any]] = {
     Categorical: _kl_of_categories,
     Poisson: lambda p, q: special.kl_div(p.rate, q.rate),
 }
+
+for _class in (Bernoulli, Beta, Categorical, Dirichlet, Exponential, Gamma, Gumbel, Laplace, LogNormal, Logistic,
+               MultivariateNormal, Normal, Poisson, StudentT, Uniform):
+    _density = "logpmf" if hasattr(_class, "logpmf") else "logpdf"
+    add_hint_attributes(_class, {
+        "log_prob": f"Write .{_density}(x)", "rsample": "Write .sample(key, shape), which has derivatives",
+        **dict.fromkeys(("mean", "variance", "stddev", "entropy"),
+                        "Distributions have draws and densities: average over x = .sample(key, shape)")})

@@ -16,7 +16,7 @@ from fxgrad.engine.frontend.flat import note_result
 from fxgrad.engine.frontend.operands import as_array_operand, shape_of
 from fxgrad.engine.ops.arithmetic import stop_gradient
 from fxgrad.engine.ops.structural import convert
-from fxgrad.engine.pytorch_names import module_getattr
+from fxgrad.engine.pytorch_names import add_hint_attributes, module_getattr
 from fxgrad.engine.tracebacks import hide_frames
 from fxgrad.engine.tracing.tracer import Tracer, aval_of
 from fxgrad.engine.user_lines import at_user_line
@@ -49,6 +49,14 @@ class Optimizer(NamedTuple):
     update: Callable[[Parameters, Any, Parameters], tuple[Parameters, Any]]
 
 
+add_hint_attributes(Optimizer, {
+    "step": "Write params, state = optimizer.update(gradients, state, params)",
+    "zero_grad": "Gradients are returned and not stored: leave it out",
+    "state_dict": "The state is what optimizer.init and optimizer.update return, a container of arrays",
+    "param_groups": "Rates may be functions of the number of updates: fxgrad.optim.adam(schedule)",
+})
+
+
 def _optimizer(what: str, init: Callable[[Parameters], Any], step: Callable[..., tuple[Parameters, Any]]) -> Optimizer:
     """Return the optimizer of a formula, which gets parameters and gradients of one dtype, of 32 bits at least."""
     def update(gradients: Parameters, state: Any, params: Parameters) -> tuple[Parameters, Any]:
@@ -66,6 +74,8 @@ def _optimizer(what: str, init: Callable[[Parameters], Any], step: Callable[...,
         except (AttributeError, TypeError, ValueError):
             _check_state(what, state, init(params))
             raise
+        if not _is_alike(state, after):  # the state of another optimizer, or one that was broadcast
+            _check_state(what, state, init(params))
         for parameter, value in zip(tree.leaves(params), tree.leaves(moved), strict=True):
             _check_kept(what, parameter, value)
         return moved, after
@@ -87,6 +97,14 @@ def _check_state(what: str, state: Any, first: Any) -> None:
             raise ArgumentError(at_user_line(
                 f"{what}: an array of the state has the shape {shape_of(one)}, and that of these parameters "
                 f"{shape_of(other)}; {makers}")) from None
+
+
+def _is_alike(state: Any, after: Any) -> bool:
+    """Return whether two states have the same structure and shapes."""
+    before: tuple[list[Any], Any] = tree.flatten(state)
+    now: tuple[list[Any], Any] = tree.flatten(after)
+    return bool(before[1] == now[1]) and all(getattr(one, "shape", ()) == getattr(two, "shape", ())
+                                             for one, two in zip(before[0], now[0], strict=True))
 
 
 def _check_kept(what: str, parameter: Any, moved: Any) -> None:
@@ -552,7 +570,8 @@ def _check(what: str, **settings: float) -> None:
         is_known = isinstance(value, int | float | np.number)
         is_unknown = hasattr(value, "dtype") or (name == "rate" and callable(value))  # or an array of the user's
         if not (0 <= value < most or (name == "limit" and value == math.inf) if is_known else is_unknown):
-            given = repr(value) if isinstance(value, str) else value
+            given = repr(value) if isinstance(value, str) else str(value)
+            given = given if len(given) <= 60 else f"a {type(value).__name__}"  # of parameters, say
             raise ArgumentError(at_user_line(
                 f"{what}: {name} is {given}, where a number from 0{' to below 1' if most == 1 else ' on'} is needed"))
 

@@ -109,7 +109,7 @@ def test_views_of_shapes() -> None:
      "Arrays do not change: leave it out, and use the result"),
     (lambda: fxgrad.nn.dropout(X, p=0.5), "dropout", "p", "Give the number by position"),
     (lambda: fxgrad.nn.dropout(X, 0.5, training=False), "dropout", "training",
-     "Leave the key out where nothing is trained"),
+     "Leave the key of dropout out, or give batch_norm its mean= and variance=, where nothing is trained"),
     (lambda: fxgrad.nn.mse_loss(X, target=X), "mse_loss", "target", "Give the arrays by position"),
     (lambda: fxgrad.nn.cross_entropy(X, 1, weight=X), "cross_entropy", "weight",
      "Write weights=, or give the arrays by position"),
@@ -131,6 +131,11 @@ def test_keywords_of_layers_and_optimisers(call: Callable[[], Any], name: str, k
      "Give the rate by position, or write rate="),
     (lambda: fxgrad.optim.lion(0.1, b1=0.9), "lion", "b1", "optax", "Write beta1="),
     (lambda: fxgrad.random.normal(fxgrad.random.key(0), size=3), "normal", "size", "NumPy", "Write shape="),
+    (lambda: fxgrad.random.normal(fxgrad.random.key(0), loc=1.0), "normal", "loc", "NumPy", (
+        "Write loc + scale * x of draws x, or fxgrad.distributions.Normal(loc, scale).sample(key, shape)")),
+    (lambda: fxgrad.random.uniform(fxgrad.random.key(0), low=1.0), "uniform", "low", "NumPy", "Write minval=, maxval="),
+    (lambda: fxgrad.odeint(lambda y, t, a: a * y, 1.0, X, args=(2.0,)), "odeint", "args", "SciPy",
+     "Write odeint(func, y0, t, *args)"),
 ])
 def test_keywords_of_optax_and_numpy(call: Callable[[], Any], function: str, keyword: str, library: str,
                                      sentence: str) -> None:
@@ -154,6 +159,22 @@ def test_names_of_optax_and_numpy_say_what_to_write(call: Callable[[], Any], mod
     with pytest.raises(AttributeError) as caught:
         call()
     assert str(caught.value).split("\n")[0] == f"module 'fxgrad.{module}' has no attribute {name!r}{advice}"
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: fxgrad.optim.adam(0.1).step(), (
+        "'Optimizer' object has no attribute 'step', which is PyTorch's. Write params, state = "
+        "optimizer.update(gradients, state, params)")),
+    (lambda: fxgrad.distributions.Normal().log_prob(X),
+     "'Normal' object has no attribute 'log_prob', which is PyTorch's. Write .logpdf(x)"),
+    (lambda: fxgrad.distributions.Categorical(X).log_prob(1),
+     "'Categorical' object has no attribute 'log_prob', which is PyTorch's. Write .logpmf(x)"),
+])
+def test_names_of_optimizers_and_distributions(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        call()
+    assert str(caught.value).split("\n")[0] == message
+    assert not {"step", "log_prob", "mean"} & {*dir(fxgrad.optim.adam(0.1)), *dir(fxgrad.distributions.Normal())}
 
 
 def test_functions_of_the_users_own_have_pythons_message() -> None:

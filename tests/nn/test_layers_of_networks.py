@@ -70,6 +70,21 @@ def test_rates_keys_and_dtypes() -> None:
     np.testing.assert_array_equal(nn.dropout(X, np.float32(0.5), KEY), nn.dropout(X, 0.5, KEY))
     assert nn.dropout(X.astype(np.float16), 0.5, KEY).dtype == np.float16
     np.testing.assert_array_equal(nn.dropout(X, 0.5, fxgrad.random.PRNGKey(3)), nn.dropout(X, 0.5, KEY))
+    for rate in (np.array(0.5), jax.numpy.float32(0.5), fnp.float32(0.5)):
+        np.testing.assert_array_equal(nn.dropout(X, rate, KEY), nn.dropout(X, 0.5, KEY))
+
+
+def test_a_traced_rate_has_the_mask_of_a_known_one() -> None:
+    rates = np.array([0.0, 0.3, 0.5, 1.0])
+    expected = [nn.dropout(X, rate, KEY) for rate in rates]
+    np.testing.assert_allclose(fxgrad.vmap(lambda rate: nn.dropout(X, rate, KEY))(rates), expected, rtol=1e-15)
+    half = fxgrad.jit(lambda rate: nn.dropout(X.astype(np.float16), rate, KEY))(0.5)
+    np.testing.assert_array_equal(half, nn.dropout(X.astype(np.float16), 0.5, KEY))
+    assert half.dtype == np.float16
+    slope = fxgrad.grad(lambda rate: fnp.sum(nn.dropout(X, rate, KEY)))(0.5)
+    np.testing.assert_allclose(slope, np.sum(nn.dropout(X, 0.5, KEY)) / 0.5, rtol=1e-12)
+    at_one = fxgrad.jit(lambda rate: fxgrad.grad(lambda x: fnp.sum(nn.dropout(x, rate, KEY)))(X))(1.0)
+    np.testing.assert_array_equal(at_one, 0 * X)
 
 
 # --- normalisations -------------------------------------------------------------------------------------------------
@@ -186,6 +201,25 @@ def test_row_p11_recurrent_cells_are_pytorchs() -> None:
 
 @pytest.mark.parametrize(("call", "kind", "text"), [
     (lambda: nn.dropout(X, 1.5, KEY), ArgumentError, "dropout: rate is 1.5, where a number from 0 to 1 is needed"),
+    (lambda: nn.dropout(X, np.array([0.5]), KEY), ArgumentError,
+     "dropout: rate is array([0.5]), where a number from 0 to 1 is needed"),
+    (lambda: nn.dropout(X, 0.5, 0), ArgumentError,
+     ("dropout: key is a random key, got int. Make one with fxgrad.random.key(0), and new ones from it with "
+      "fxgrad.random.split(key)")),
+    (lambda: nn.dropout(X, 0.5, fxgrad.random.split(KEY)), ShapeError,
+     ("dropout: one key is needed, got an array of keys of shape (2,). Map over them: "
+      "fxgrad.vmap(fxgrad.nn.dropout, (0, None, 0))(x, rate, keys)")),
+    *((lambda sizes=sizes: nn.layer_norm(X, sizes), ArgumentError,  # type: ignore[misc]
+       (f"layer_norm: scale is {sizes}, the shape of the last axes of x, which is PyTorch's normalized_shape. Write "
+        f"axis={axis}, and give scales as floats")) for sizes, axis in ((4, -1), ((4,), -1), ([3, 4], (-2, -1)))),
+    (lambda: nn.conv2d(np.ones((1, 3, 8, 8)), np.ones((5, 3, 2, 2))), ShapeError,
+     ("conv2d: x has the shape (1, 3, 8, 8) and kernel (5, 3, 2, 2), with groups=1; (batch, height, width, channels) "
+      "and (height, width, channels / groups, new channels), a multiple of the groups, are needed. Write "
+      "x.transpose(0, 2, 3, 1) and kernel.transpose(2, 3, 1, 0) for those of PyTorch")),
+    (lambda: nn.conv2d(np.ones((8, 8, 3)), np.ones((2, 2, 3, 5))), ShapeError,
+     ("conv2d: x has the shape (8, 8, 3) and kernel (2, 2, 3, 5), with groups=1; (batch, height, width, channels) and "
+      "(height, width, channels / groups, new channels), a multiple of the groups, are needed. Write x[None] for one "
+      "image")),
     (lambda: nn.group_norm(X, 3), ShapeError, (
         "group_norm: 3 groups of axis 1 of an array of shape (3, 4); an axis of channels behind the first, whose size "
         "is a multiple of the groups, is needed")),

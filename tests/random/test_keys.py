@@ -163,6 +163,13 @@ MESSAGES: list[tuple[Any, type[Exception], str]] = [
     (lambda: fxgrad.random.uniform(np.ones(3)), errors.ArgumentError,
      ("uniform: the first argument is a random key, got f64[3]. Make one with fxgrad.random.key(0), and new ones from "
       "it with fxgrad.random.split(key)")),
+    (lambda: fxgrad.random.normal((3,)), errors.ArgumentError,
+     ("normal: the first argument is a random key, got a tuple. Make one with fxgrad.random.key(0), and new ones from "
+      "it with fxgrad.random.split(key)")),
+    *((lambda draw=draw: draw(fxgrad.random.key(0), 2, 3), errors.DTypeError,
+       (f"{draw.__name__}: dtype is 3, which is no dtype. Give a shape as one tuple, such as (2, 3), and what follows "
+        "it by name")) for draw in (fxgrad.random.normal, fxgrad.random.uniform, fxgrad.random.bits,
+                               fxgrad.random.rademacher)),
     (lambda: fxgrad.random.split("no"), errors.ArgumentError,
      ("split: the first argument is a random key, got a str. Make one with fxgrad.random.key(0), and new ones from it "
       "with fxgrad.random.split(key)")),

@@ -78,6 +78,9 @@ def test_vectors_and_discrete_ones() -> None:
     np.testing.assert_allclose(d.Bernoulli(0.3).logpmf(np.array([True, False])), np.log([0.3, 0.7]), rtol=1e-12)
     chances = np.exp(ALPHA) / np.exp(ALPHA).sum()
     np.testing.assert_allclose(d.Categorical(ALPHA).logpmf(numbers), np.log(chances), rtol=1e-12)
+    for way in (lambda f: f, fxgrad.jit):
+        outside = way(lambda k: d.Categorical(ALPHA).logpmf(k))(np.array([-1, 3, 0], np.int8))
+        np.testing.assert_allclose(outside, [-np.inf, -np.inf, np.log(chances[0])], rtol=1e-12)
     counts = np.bincount(np.asarray(d.Categorical(ALPHA).sample(KEY, (COUNT,))), minlength=3) / COUNT
     np.testing.assert_allclose(counts, chances, atol=0.01)
     assert np.mean(d.Poisson(2.5).sample(KEY, (COUNT,))) == pytest.approx(2.5, abs=0.05)

@@ -382,6 +382,17 @@ MAKERS = "optimizer.init(params) makes the first state, optimizer.update the nex
       f"; {MAKERS}")),
     (lambda: optim.lion(0.1).update(PAIR, optim.lion(0.1).init({**PAIR, "w": np.ones(3, np.float32)}), PAIR),
      f"lion: an array of the state has the shape (3,), and that of these parameters (2,); {MAKERS}"),
+    (lambda: optim.adam(0.1).update(PAIR, optim.adam(0.1).init({**PAIR, "w": np.ones(1, np.float32)}), PAIR),
+     f"adam: an array of the state has the shape (1,), and that of these parameters (2,); {MAKERS}"),
+    (lambda: optim.rmsprop(0.1).update(PAIR, optim.lion(0.1).init(PAIR)._replace(second=PAIR), PAIR),
+     ("rmsprop: the state has the structure PyTreeDef(CustomNode(namedtuple[Moments], [*, {'b': *, 'w': *}, {'b': *, "
+      "'w': *}])), and that of these parameters PyTreeDef(CustomNode(namedtuple[Moments], [*, None, {'b': *, 'w': *}]))"
+      f"; {MAKERS}")),
+    (lambda: optim.sgd(0.1).update(PAIR, PAIR, PAIR),
+     ("sgd: the state has the structure PyTreeDef({'b': *, 'w': *}), and that of these parameters PyTreeDef(None); "
+      + MAKERS)),
+    (lambda: optim.adam({"weights of a layer": np.ones((8, 8), np.float32)}, 0.1),
+     "adam: rate is a dict, where a number from 0 on is needed"),
     (lambda: optim.rmsprop(0.1).update(PAIR, optim.rmsprop(0.1).init({**PAIR, "b": np.ones(4, np.float32)}), PAIR),
      ("rmsprop: an update makes float32[4] of a parameter that is float32[]. The state or a setting has an array of "
       "that shape or dtype: give the state that optimizer.init makes of these parameters, and numbers as settings")),

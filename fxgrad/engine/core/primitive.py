@@ -24,7 +24,7 @@ import numpy as np
 from fxgrad.engine.caches import Cache
 from fxgrad.engine.core.avals import Aval
 from fxgrad.engine.pickling import import_object, is_pickled_by_value, qualified_name
-from fxgrad.engine.user_lines import at_user_line
+from fxgrad.engine.user_lines import add_user_line, at_user_line
 from fxgrad.errors import ArgumentError, FxgradError, UnsupportedError
 
 
@@ -301,9 +301,7 @@ def infer_types(primitive: Primitive, avals: Sequence[Aval], params: dict[str, A
     try:
         outputs = list(abstract(*avals, **params))
     except FxgradError as error:
-        if "\n  at " in str(error):
-            raise
-        raise type(error)(at_user_line(str(error))) from None
+        raise add_user_line(error)  # noqa: B904  (the same error)
     for aval in avals:
         if aval.vma:
             return _vary(primitive, avals, outputs)

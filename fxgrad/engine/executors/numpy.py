@@ -25,6 +25,7 @@ from fxgrad.engine.executors.straightline import as_kernel_operand, generate
 from fxgrad.engine.ops.below_byte import has_below_byte, kernel_for, kernel_in_bytes
 from fxgrad.engine.ops.strong import is_finite
 from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.user_lines import add_user_line
 from fxgrad.errors import FxgradError
 
 Runner = Callable[..., list[Any]]
@@ -44,8 +45,8 @@ def evaluate(primitive: Primitive, args: Sequence[Any], params: dict[str, Any], 
     try:
         with np.errstate(all="ignore"):
             outputs: list[Any] = kernel(*values, **params)
-    except FxgradError:
-        raise
+    except FxgradError as error:
+        raise add_user_line(error)  # noqa: B904  (the same error)
     except Exception:
         infer_types(primitive, [aval_of(value) for value in values], params)
         raise

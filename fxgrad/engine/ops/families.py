@@ -17,6 +17,7 @@ from fxgrad.engine.core.sizes import size_hint
 from fxgrad.engine.core.symbolic import Linear, Zero
 from fxgrad.engine.dtypes import DType
 from fxgrad.engine.tracing.tape import aval_of, bind
+from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import DTypeError, ShapeError
 
 Accepts = Callable[[DType], bool]
@@ -55,14 +56,14 @@ def check_kind(name: str, kind: str, *avals: Aval) -> None:
     """Raise `DTypeError` unless all dtypes belong to the set `kind` of `KINDS`."""
     for aval in avals:
         if dtypes.is_key(aval.dtype) and kind != "all":
-            raise DTypeError(f"{name}: not defined for random keys (key<fry>); {dtypes.KEY_ADVICE}")
+            raise DTypeError(at_user_line(f"{name}: not defined for random keys (key<fry>); {dtypes.KEY_ADVICE}"))
         if not KINDS[kind](aval.dtype):
             fitting = next(example for example in ("float32", "int32", "complex64")
                            if KINDS[kind](dtypes.SUPPORTED[example]))
             # Python's bools, which are no arrays, may have been traced.
             cure = ("Write 1 * x for the numbers 0 and 1, or ^ and ~ for logic" if aval.dtype == dtypes.bool_ and
                     kind == "numeric" else f"Convert first, for example x.astype('{fitting}')")
-            raise DTypeError(f"{name}: not defined for {aval.dtype.name}; it takes {kind} dtypes. {cure}")
+            raise DTypeError(at_user_line(f"{name}: not defined for {aval.dtype.name}; it takes {kind} dtypes. {cure}"))
 
 
 def check_same_dtype(name: str, *avals: Aval) -> None:

@@ -36,14 +36,14 @@ def check_matrices(name: str, *avals: Aval, square: bool = False) -> None:
     """Raise unless these are (stacks of) matrices of a dtype that LAPACK has; with `square`, square ones."""
     for aval in avals:
         if aval.dtype.name not in _DTYPES:
-            raise DTypeError(f"{name}: not defined for {aval.dtype.name}; it takes {', '.join(_DTYPES)}. "
-                             "Convert first, for example x.astype('float32')")
+            raise DTypeError(at_user_line(f"{name}: not defined for {aval.dtype.name}; it takes {', '.join(_DTYPES)}. "
+                                          "Convert first, for example x.astype('float32')"))
         if aval.ndim < 2:
-            raise ShapeError(f"{name}: an array of shape {aval.shape}; a matrix, or a stack of matrices (two axes or "
-                             "more), is needed. Write x[:, None] for a column")
+            raise ShapeError(at_user_line(f"{name}: an array of shape {aval.shape}; a matrix, or a stack of matrices "
+                                          "(two axes or more), is needed. Write x[:, None] for a column"))
         if square and aval.shape[-1] != aval.shape[-2]:
-            raise ShapeError(f"{name}: matrices of {aval.shape[-2]} rows and {aval.shape[-1]} columns (shape "
-                             f"{aval.shape}); square ones are needed")
+            raise ShapeError(at_user_line(f"{name}: matrices of {aval.shape[-2]} rows and {aval.shape[-1]} columns "
+                                          f"(shape {aval.shape}); square ones are needed"))
 
 
 def real_of(aval: Aval, shape: Shape) -> Aval:

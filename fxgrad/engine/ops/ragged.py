@@ -16,6 +16,7 @@ from fxgrad.engine.ops.products import DotDimensions, dot_general
 from fxgrad.engine.ops.select import where
 from fxgrad.engine.ops.structural import convert, reshape, transpose
 from fxgrad.engine.tracing.tape import aval_of
+from fxgrad.engine.user_lines import at_user_line
 from fxgrad.errors import ShapeError
 
 COVERED_BY = {
@@ -120,8 +121,8 @@ def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None,
     """Return the first `group_sizes[0]` rows of `lhs` times `rhs[0]`, the next times `rhs[1]`, ...; then 0."""
     left, right, sizes = map(aval_of, (lhs, rhs, group_sizes))
     if left.ndim != 2 or right.ndim != 3 or left.shape[1] != right.shape[1] or sizes.shape != right.shape[:1]:
-        raise ShapeError(f"ragged_dot: shapes {left.shape}, {right.shape} and {sizes.shape}; (rows, inner), (groups, "
-                         "inner, columns) and (groups,) are needed")
+        raise ShapeError(at_user_line(f"ragged_dot: shapes {left.shape}, {right.shape} and {sizes.shape}; (rows, "
+                                      "inner), (groups, inner, columns) and (groups,) are needed"))
     return ragged_dot_general(lhs, rhs, group_sizes, ROWS, precision, preferred_element_type)
 
 

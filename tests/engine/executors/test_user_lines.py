@@ -203,3 +203,17 @@ def test_installed_packages_and_pythons_modules_are_not_the_users() -> None:
                  "/usr/local/lib/python3.12/dist-packages/jax/_src/core.py", lax.__file__]
     assert [file for file in installed if is_user_file(file)] == []
     assert [file for file in (HERE, "<stdin>", "/home/me/model.py") if not is_user_file(file)] == []
+
+
+@pytest.mark.parametrize("call", [
+    lambda: lax.conv_general_dilated(np.ones((1, 1, 4)), np.ones((1, 2, 2)), (1,), "SAME"),
+    lambda: fxgrad.numpy.sin(fxgrad.random.key(0)),
+    lambda: fxgrad.numpy.zeros(2, "S3"),
+    lambda: fxgrad.numpy.bitwise_count(1.5),
+    lambda: fxgrad.numpy.linalg.cond(np.ones(3)),
+    lambda: lax.ragged_dot(np.ones((2, 3)), np.ones((2, 3)), np.ones(3, int)),
+], ids=["a kernel", "a promotion", "a dtype", "a kind of dtypes", "a matrix", "groups"])
+def test_errors_of_functions_called_on_values_name_the_line(call: Any) -> None:
+    with pytest.raises(fxgrad.errors.FxgradError) as caught:
+        call()
+    assert str(caught.value).count(f"\n  at {os.path.basename(HERE)}:{call.__code__.co_firstlineno} (in <lambda>)") == 1
