@@ -65,8 +65,8 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
     are of Dormand and Prince's fifth order, as large as the local error allows: `atol + rtol * |y|` in the root mean
     square, and at most `hmax`. Half precision is solved in float32, in which `func` gets the state, and rounded at the
     end. `func` is not evaluated beyond the last time. Times that `mxstep` steps from the time
-    before do not reach, and times after a solution that is no longer finite, have NaN, and so have the gradients of
-    values that depend on them.
+    before do not reach, times after a solution that is no longer finite, and those that need steps shorter than the
+    spacing of the dtype of `t`, have NaN, and so have the gradients of values that depend on them.
 
     `method="rosenbrock"` is for stiff equations, whose fast motions decay and are not of interest: explicit steps are
     as short as these, however smooth the solution is. A step, of order 5 as well, solves eight linear systems with one
@@ -94,9 +94,9 @@ def odeint(func: Field, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol:
       the computed values. It has all modes and orders. NumPy keeps every step's state for the backward pass, XLA up to
       128 and recomputes the others.
 
-    Raises `ArgumentError` for times that do not rise, another `adjoint` or `method`, an order below 2, a pattern that
-    does not fit, or a `func` that does not take (y, t, *args), and `ShapeError` or `TreeError` for a `func` that
-    returns something unlike `y0`.
+    Raises `ArgumentError` for times that do not rise or are not finite, another `adjoint` or `method`, an order below
+    2, a pattern that does not fit, or a `func` that does not take (y, t, *args), and `ShapeError` or `TreeError` for a
+    `func` that returns something unlike `y0`.
 
     Chen et al., "Neural ordinary differential equations" (2018). Hairer, Nørsett and Wanner, Solving Ordinary
     Differential Equations I, I.14, has the sensitivity equation.
@@ -185,6 +185,8 @@ def _check_times(t: Any) -> Any:
         raise ShapeError(at_user_line(
             f"odeint: t has the shape {fnp.shape(times)}, where a vector of times is needed, the first of them that of "
             "y0: np.array([t0, t1])"))
+    if isinstance(times, np.ndarray) and not np.isfinite(np.asarray(times, float)).all():
+        raise ArgumentError(at_user_line("odeint: a time is infinite or NaN, where finite ones are needed"))
     if isinstance(times, np.ndarray) and not (np.diff(np.asarray(times)) > 0).all():
         raise ArgumentError(at_user_line(
             "odeint: the times must rise strictly. To go backwards, solve dy/ds = -func(y, -s) at s = -t"))
@@ -265,18 +267,21 @@ def _solve_adaptive(scheme: Scheme, field: Field, start: Any, times: Any, contro
     last, dtype = stop_gradient(times[-1]), start.dtype
 
     def advance(carry: Any, target: Any) -> Any:
-        count, (state, slope, time, planned), before = carry
+        count, (state, slope, time, wanted), before = carry
+        now = stop_gradient(time)
+        planned = (now + wanted) - now  # by which the time moves: its dtype rounds every sum
         if scheme.interpolate is None:
             is_last = time + planned >= target
             size = fnp.where(is_last, target - time, planned)
         else:
-            size = fnp.minimum(planned, last - stop_gradient(time))
+            size = fnp.minimum(planned, last - now)
         moved, end_slope, error, inner = scheme.step(field, state, slope, time, size)
         error, limit = (stop_gradient(value) for value in (
             error, atol + rtol * fnp.maximum(fnp.abs(state), fnp.abs(moved))))
         ratio = _norm(error / limit) if start.size else fnp.asarray(0.0, dtype)
         accepted = ratio <= 1.0
-        following = _next_size(stop_gradient(size), ratio, hmax)
+        # Of what was wanted, where that was rounded up: a rejected step is followed by a shorter one.
+        following = _next_size(fnp.minimum(stop_gradient(size), wanted), ratio, hmax)
         end = time + size
         if scheme.interpolate is None:  # a step cut short says nothing against the planned one
             end = fnp.where(is_last, target, end)
@@ -288,7 +293,7 @@ def _solve_adaptive(scheme: Scheme, field: Field, start: Any, times: Any, contro
     def reach(carry: Any, target: Any) -> Any:
         def goes_on(carry: Any) -> Any:
             count, (_, _, time, size), _ = carry
-            on = (time < target) & (size > 0)
+            on = (time < target) & (time + size > time)
             return on if mxstep == math.inf else on & (count < mxstep)
 
         _, now, before = while_loop(goes_on, lambda carry: advance(carry, target), (np.int64(0), *carry))
@@ -296,8 +301,9 @@ def _solve_adaptive(scheme: Scheme, field: Field, start: Any, times: Any, contro
         return (now, before), _nan_unless(now[2] >= target, state)
 
     slope = field(start, times[0])
-    size = stop_gradient(_first_size(field, start, slope, times[0], controls)).astype(times.dtype)
     time = times[0]
+    size = stop_gradient(_first_size(field, start, slope, time, controls)).astype(times.dtype)
+    size = fnp.maximum(size, 10 * fnp.spacing(fnp.abs(stop_gradient(time))))  # a shorter one would not move the time
     carry = (start, slope, time, fnp.minimum(size, hmax).astype(times.dtype)), (
         (start, (slope, start), time) if scheme.interpolate else ())
     _, states = scan(reach, carry, times[1:])

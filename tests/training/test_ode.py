@@ -308,6 +308,24 @@ FAILING = {"too few steps": (2.0, 1.0, 3), "blowing up": (-16.0, 1.0, np.inf),
            "a parameter of NaN": (np.nan, 1.0, np.inf), "a state of NaN": (2.0, np.nan, np.inf)}
 
 
+@pytest.mark.parametrize("method", ["runge-kutta", "rosenbrock"])
+def test_steps_are_as_long_as_the_times_between_them(method: str) -> None:
+    """The dtype of the times rounds them; a state that moves by more or less than the time is off by the sum."""
+    times = np.array([1000, 1001], np.float32)
+    clock = odeint(lambda y, t: np.ones_like(y), 0.0, times, hmax=0.01, method=method)
+    np.testing.assert_allclose(clock, [0.0, 1.0], rtol=1e-12)
+    # The first step that the equation asks for is shorter than the spacing of times there, the following are not.
+    steady = odeint(lambda y, t: 1e-3 * y, 1.0, times * np.float32(1e3), rtol=1e-3, atol=1e-3, method=method)
+    np.testing.assert_allclose(steady, [1.0, np.exp(1.0)], rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["runge-kutta", "taylor", "rosenbrock"])
+def test_steps_that_do_not_move_the_time_end_the_solution(method: str) -> None:
+    times = np.array([1e7, 1e7 + 10], np.float32)  # 1 apart
+    turning = odeint(lambda y, t: 10 * np.stack([y[1], -y[0]]), np.array([0.0, 1.0]), times, method=method)
+    np.testing.assert_array_equal(turning, [[0.0, 1.0], [np.nan, np.nan]])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("adjoint", ["discrete", "continuous"])
 def test_gradients_of_what_is_nan_are_nan(adjoint: str) -> None:
@@ -400,6 +418,8 @@ def test_row_a13_memory_does_not_depend_on_the_number_of_steps() -> None:
      "odeint: t has the shape (), where a vector of times is needed, the first of them that of y0: np.array([t0, t1])"),
     (lambda: odeint(lambda y, _: y, 1.0, [1.0, 0.0]), ArgumentError,
      "odeint: the times must rise strictly. To go backwards, solve dy/ds = -func(y, -s) at s = -t"),
+    (lambda: odeint(lambda y, _: y, 1.0, [0.0, np.inf]), ArgumentError,
+     "odeint: a time is infinite or NaN, where finite ones are needed"),
     (lambda: odeint(lambda y: y, 1.0, [0.0, 1.0]), ArgumentError,
      ("odeint: function takes (y), and is called as func(y, t): too many positional arguments. Write func(y, t, "
       "*args), with as many arguments as odeint(func, y0, t, *args) has args")),
