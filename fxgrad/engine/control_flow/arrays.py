@@ -42,6 +42,7 @@ from fxgrad.engine.control_flow.ownership import (
     owns_elements,
 )
 from fxgrad.engine.control_flow.slices import (
+    OpenMesh,
     TracedSlice,
     aligned,
     are_places,
@@ -259,7 +260,8 @@ class ArrayItems(Place):
             index, value = ..., _if(index, value, self._cell.cell_contents)
         elif chosen:
             index, value = places_and_values(self._cell.cell_contents, index, value)
-        elif mask is None and (has_unknown_bound(index) or isinstance(value, UnknownLength)):
+        elif mask is None and (has_unknown_bound(index) or type(index) is OpenMesh or isinstance(
+                value, UnknownLength)):
             mask, value = _everywhere(self._cell.cell_contents, index, value)
         if mask is not None:
             index, value = ..., _where(mask, value, self._cell.cell_contents)
@@ -618,7 +620,7 @@ def _where(mask: Any, value: Any, array: Any) -> Any:
 
 
 def _has_tracer(value: Any) -> bool:
-    if isinstance(value, Tracer | UnknownLength | OptionalValue):
+    if isinstance(value, Tracer | UnknownLength | OptionalValue | OpenMesh):
         return True
     return isinstance(value, list | tuple | slice) and any(map(_has_tracer, (
         (value.start, value.stop, value.step) if isinstance(value, slice) else value)))

@@ -375,12 +375,14 @@ def _nonzero(a: Any) -> Any:
     return tuple(places.with_rows(places.values[:, axis]) for axis in range(a.ndim))
 
 
-def _open_mesh(rows: Any, columns: Any) -> OpenMesh:
-    """Return what `np.ix_` does of two masks."""
+def _open_mesh(rows: Any, columns: Any) -> Any:
+    """Return what `np.ix_` does of two masks, or vectors of places."""
     masks = [each if type(each) is Tracer else np.asarray(each) for each in (rows, columns)]
+    if not any(type(each) is Tracer and each.dtype == dtypes.bool_ for each in masks):
+        return np.ix_(*masks)
     if any(mask.dtype != dtypes.bool_ or mask.ndim != 1 for mask in masks):
         raise unsupported("np.ix_ with a traced mask and places")
-    return OpenMesh(masks)
+    return OpenMesh(*masks)
 
 
 def _flat_places(a: Any) -> Any:

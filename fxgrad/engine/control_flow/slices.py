@@ -49,7 +49,8 @@ def item(container: Any, index: Any) -> Any:
         raise TypeError(at_user_line(f"{name!r} object is not subscriptable"))
     if isinstance(container, np.ndarray) or type(container) is Tracer:
         if type(index) is OpenMesh:
-            return _part_of_matrix(item(container, index[0]), index[1])
+            rows, columns = index.of_matrix(container)
+            return _part_of_matrix(item(container, rows), columns)
         if are_places(index):
             return _rows_at(container, index)
         part, mask = _split_mask(index)
@@ -74,15 +75,24 @@ def item(container: Any, index: Any) -> Any:
 
 def _is_of_matrix(array: Any, index: Any) -> bool:
     """Return whether an index chooses columns of a matrix, whose number is not known, and rows."""
-    return type(index) is tuple and len(index) == len(shape_of(array)) == 2 and (
-        isinstance(index[0], slice) or _is_mask(index[0])) and (
-        has_unknown_bound(index[1]) if isinstance(index[1], slice) else _is_mask(index[1]))
+    if type(index) is not tuple or not len(index) == len(shape_of(array)) == 2:
+        return False
+    if isinstance(index[1], slice):
+        return has_unknown_bound(index[1]) and (isinstance(index[0], slice) or _is_mask(index[0]))
+    return isinstance(index[0], slice) and _is_mask(index[1])  # two masks choose pairs
 
 
-class OpenMesh(tuple[Any, Any]):
-    """The masks of rows and of columns of `np.ix_`, one of which is traced."""
+class OpenMesh:
+    """The masks of rows and of columns of `np.ix_`, one of which is traced. Those of a tuple would choose pairs."""
 
-    __slots__ = ()
+    def __init__(self, rows: Any, columns: Any) -> None:
+        self._masks = rows, columns
+
+    def of_matrix(self, array: Any) -> tuple[Any, Any]:
+        """Return the masks, for the array that they are an index of."""
+        if len(shape_of(array)) != 2:
+            raise unsupported("np.ix_ of an array that is no matrix")
+        return self._masks
 
 
 def _part_of_matrix(rows: Any, part: Any) -> Any:
@@ -146,7 +156,7 @@ def _is_mask(index: Any) -> bool:
 
 def has_mask(index: Any) -> bool:
     """Return whether an index is a traced mask, or has one among its entries."""
-    return any(map(_is_mask, index)) if isinstance(index, tuple) else _is_mask(index)
+    return any(map(_is_mask, index)) if type(index) is tuple else _is_mask(index)
 
 
 def _split_mask(index: Any) -> tuple[Any, Any]:
@@ -200,7 +210,8 @@ def mask_of(array: Any, index: Any) -> Any:
         _check_mask(index, shape)
         return fnp.reshape(index, (*index.shape, *[1] * (len(shape) - index.ndim)))
     if type(index) is OpenMesh:
-        return fnp.logical_and(index[0][:, None], index[1])
+        rows, columns = index.of_matrix(array)
+        return fnp.logical_and(rows[:, None], columns)
     if has_mask(index):
         return fnp.at(np.zeros(shape, bool))[index].set(True)
     if not has_unknown_bound(index):
@@ -232,10 +243,11 @@ def aligned(array: Any, index: Any, value: Any) -> Any:
         rows = fnp.reshape(value.values[place], (*mask.shape, *value.values.shape[1:]))
         return rows if part is None else fnp.at(np.zeros(shape, value.dtype))[part].set(rows)
     is_unknown_length = isinstance(value, UnknownLength)
-    if has_mask(index) and not is_unknown_length and type(index) is not OpenMesh:
+    if has_mask(index) and not is_unknown_length:
         # The elements that stay must not make NaNs.
         return fnp.at(np.ones(shape, fnp.asarray(value).dtype))[index].set(value)
-    entries = _entries_with_masks(index, shape) if has_mask(index) else _entries(index, shape)
+    entries = ([*index.of_matrix(array)] if type(index) is OpenMesh else
+               _entries_with_mask(index, shape) if has_mask(index) else _entries(index, shape))
     sliced = [axis for axis, entry in enumerate(entries) if isinstance(entry, slice) or np.ndim(entry)]
     values = value.values if is_unknown_length else as_elements(value)
     spans: Any = ([(value.length, value.key)] if type(value) is TracedSlice else
@@ -277,10 +289,10 @@ def _places_along(entry: Any, size: int) -> tuple[Any, Any, Any]:
     return (np.arange(size) - start) // step, length, _key(entry, size)
 
 
-def _entries_with_masks(index: Any, shape: Sequence[int]) -> list[Any]:
-    """Return an index with a mask of one axis, or an `OpenMesh`, as one entry for each axis: slices and masks."""
+def _entries_with_mask(index: Any, shape: Sequence[int]) -> list[Any]:
+    """Return an index with slices and the mask of one axis as one entry for each axis."""
     masks = [each for each in index if not isinstance(each, slice)]
-    if (type(index) is not OpenMesh and len(masks) > 1) or any(np.ndim(each) != 1 for each in masks):
+    if len(masks) > 1 or np.ndim(masks[0]) != 1:
         raise unsupported("x[...] = v with these masks")
     return [*index, *[slice(None)] * (len(shape) - len(index))]
 

@@ -9,7 +9,7 @@ import pytest
 
 import fxgrad
 from fxgrad import grad, jit, make_program, python_control_flow, vmap
-from fxgrad.errors import CheckError
+from fxgrad.errors import CheckError, FxgradError
 from tests.support.converted import assert_refused
 
 CASES = []
@@ -98,7 +98,8 @@ def by_masks(a, x, n, m):
     chosen = a[np.ix_(m, m)]
     weights = np.linalg.lstsq(a[:, m], x, rcond=None)[0]
     return (np.linalg.solve(chosen, x[m]).sum(), np.linalg.det(a[m][:, m]), a[:, m].mean(axis=1), weights @ x[m],
-            a[m, :n].sum(), a[:n, m].sum(), chosen[0].sum(), a[1:, m].sum(axis=1))
+            a[m, :n].sum(), a[:n, m].sum(), chosen[0].sum(), a[1:, m].sum(axis=1),
+            a[np.ix_(np.array([0, n]), np.array([n, 1, 2]))])
 
 
 @case
@@ -111,7 +112,11 @@ def stores(a, x, n, m):
     d[:, m] = d[:, m] * 2
     e[np.ix_(m, m)] = np.linalg.inv(e[np.ix_(m, m)])
     e[:n, 1:n + 1] = e[:n, :n]
-    return c, d, e
+    f, h = np.zeros((5, 5)), a.copy()
+    f[np.ix_(m, m)] = 1.0
+    h[np.ix_(m, m)] += 1.0
+    h[np.ix_(m, np.arange(5) > 2)] = h[np.ix_(m, np.arange(5) > 2)] * 3
+    return c, d, e, f, h
 
 
 @case
@@ -249,6 +254,11 @@ def singular_vectors(x, n):
     return np.linalg.svd((np.ones((4, 4)) * x)[:, :n])[0].sum()  # here
 
 
+def mesh_of_three_axes(x, n):
+    mask = np.arange(4) < n
+    return (np.ones((4, 4, 4)) * x)[np.ix_(mask, mask)].sum()  # here
+
+
 def mask_and_places(x, n):
     return (np.ones((4, 4)) * x)[np.ix_(np.arange(4) < n, [0, 1])].sum()  # here
 
@@ -292,6 +302,7 @@ _LOOP = "does not take a slice with a traced bound, whose length is not known. G
                        "code")),
     (joined_matrices, f"concatenate of matrices {_LOOP}"),
     (singular_vectors, f"svd with vectors {_LOOP}"),
+    (mesh_of_three_axes, f"np.ix_ of an array that is no matrix {_LOOP}"),
     (mask_and_places, f"np.ix_ with a traced mask and places {_LOOP}"),
     (pairs_of_places, f"an index of several arrays, of a new axis or an ellipsis {_LOOP}"),
     (changed_under_a_row, _CHANGED),
@@ -301,6 +312,12 @@ _LOOP = "does not take a slice with a traced bound, whose length is not known. G
 ])
 def test_what_is_not_taken_is_refused_by_line(function: Any, message: str) -> None:
     assert_refused(function, None, message)
+
+
+def test_two_masks_choose_pairs_whose_number_is_not_known() -> None:
+    converted = jit(python_control_flow(lambda a, m: a[m, ~m].sum()))
+    with pytest.raises(FxgradError, match=r"a mask x\[mask\], whose result has a size that depends on it"):
+        converted(np.eye(4), np.array([True, False, True, False]))
 
 
 def test_lengths_that_differ_are_an_error() -> None:
