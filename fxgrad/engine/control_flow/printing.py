@@ -10,7 +10,7 @@ from typing import Any
 from fxgrad import debug
 from fxgrad.engine import dtypes, tree
 from fxgrad.engine.control_flow.blocks import block, is_unknown, refuse
-from fxgrad.engine.control_flow.structures import UnknownLength, required
+from fxgrad.engine.control_flow.structures import PossibleItem, UnknownLength, required
 from fxgrad.engine.frontend.callback import repeats_a_run
 from fxgrad.engine.ops.structural import convert
 from fxgrad.engine.tracing.tracer import Tracer
@@ -83,15 +83,18 @@ def template(arg: Any) -> tuple[str, list[Any]]:
 
 
 def _refuse_unknown_length(values: Sequence[Any]) -> None:
-    """Raise if there is an array of unknown length among values that are to be text."""
+    """Raise if there is an array or a list of unknown length among values that are to be text."""
     if any(isinstance(each, UnknownLength) for each in values):
         raise refuse("a slice with a traced bound, whose length is not known, is made text. Print the array and the "
                      "bounds, or go over the items in a loop")
+    if any(type(each) is PossibleItem for each in values):
+        raise refuse("a list of which a traced condition decides how long it is is made text. Go over its items in a "
+                     "loop")
 
 
 def shown(value: Any) -> Any:
     """Return a value of an f-string; raise if it is traced, and the text would be that of a tracer."""
-    _refuse_unknown_length([value])
+    _refuse_unknown_length(value if type(value) in (list, tuple) else [value])
     if is_unknown(value):
         raise _without_digits("an f-string has a traced value")
     return value

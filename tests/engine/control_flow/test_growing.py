@@ -740,8 +740,13 @@ def taken_twice(out: Any, x: Any) -> Any:
     return next(doubled) + next(doubled)
 
 
+def made_text(out: Any, x: Any) -> Any:
+    return len(f"{out}")
+
+
 LENGTH = "of a list of which a traced condition decides how long it is"
 REFUSED = {
+    made_text: "a list of which a traced condition decides how long it is is made text. Go over its items in a loop",
     part_stored: f"a slice is assigned {LENGTH}. Join the parts, xs = xs[:a] + [v] + xs[b:]; or assign the items in a "
     "loop, xs[i] = v",
     taken_twice: f"next() takes an item of those {LENGTH}. Make a list of them, and write xs[0] if xs else default",
