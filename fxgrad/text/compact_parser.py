@@ -42,7 +42,7 @@ from fxgrad.text.gathers import IMPLIED, indices_key, make_gather
 from fxgrad.text.literals import implied_aval, implying_types, kind_as_read
 from fxgrad.text.names import NAMES as VARIABLE_NAMES
 from fxgrad.text.notations import SEVERAL, call_names, meaning
-from fxgrad.text.parsing import WRONG_PARAMS, ProgramBuilder, nearest_name
+from fxgrad.text.parsing import WRONG_PARAMS, ProgramBuilder, message_of_rule, nearest_name
 from fxgrad.text.patterns import Pattern, pattern_array
 from fxgrad.text.scope import UNTYPED
 from fxgrad.text.sugar import desugar
@@ -312,7 +312,7 @@ class Maker:
         try:
             avals = output_types(primitive, [atom.aval for atom in atoms], params)
         except (FxgradError, *WRONG_PARAMS) as error:
-            self.fail(at, f"{primitive.name} refuses its inputs: {error}", ProgramError)
+            self.fail(at, f"{primitive.name} refuses its inputs: {message_of_rule(error)}", ProgramError)
         outputs = [Variable(aval) for aval in avals]
         self.equations.append(Equation(primitive, [*atoms], params, outputs))
         key = indices_key(primitive, atoms, params)

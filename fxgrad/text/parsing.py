@@ -49,6 +49,11 @@ WRONG_PARAMS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticEr
 """The errors that abstract rules raise for parameters of the wrong kind."""
 
 
+def message_of_rule(error: Exception) -> str:
+    """Return the message of an abstract rule's error, without the user's line: it is about a line of the text."""
+    return str(error).partition("\n  at ")[0]
+
+
 class ProgramBuilder:
     """Maker of the programs of one document."""
 
@@ -247,7 +252,7 @@ class ProgramBuilder:
                     expected = output_types(
                         equation.primitive, [atom.aval for atom in equation.inputs], equation.params)
                 except (FxgradError, *WRONG_PARAMS) as error:
-                    self._text.fail(place.word, f"{name} refuses its inputs: {error}", ProgramError)
+                    self._text.fail(place.word, f"{name} refuses its inputs: {message_of_rule(error)}", ProgramError)
                 actual = [var.aval for var in equation.outputs]
                 if actual != expected:
                     shown = [", ".join(map(repr, avals)) or "nothing" for avals in (expected, actual)]
