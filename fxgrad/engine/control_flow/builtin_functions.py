@@ -257,7 +257,7 @@ def extreme_of_turns(function: Any, items: Any, element: Callable[[Any], Any], k
     return found
 
 
-def of_items(items: Any, element: Callable[[Any], Any], keep: Callable[[Any], Any] | None = None) -> list[Any]:
+def kept_elements(items: Any, element: Callable[[Any], Any], keep: Callable[[Any], Any] | None = None) -> list[Any]:
     """Return the list of `element(item)` of the items to keep; those that a traced condition keeps may be there.
 
     Neither function is computed for items that are not there.
@@ -307,7 +307,7 @@ def _sorted(iterable: Any, *, key: Any = None, reverse: Any = False) -> Any:
     items = items_of_slice(iterable) if type(iterable) is TracedSlice else _items_of(iterable)
     flags: list[Any] = []
     of_key = None if key is None else called(key)
-    keys = items if of_key is None else of_items(items, of_key)
+    keys = items if of_key is None else kept_elements(items, of_key)
     if is_growing(items):
         flags = [place_of(each)[0] for each in items]
         items, keys = ([place_of(each)[1] for each in column] for column in (items, keys))
@@ -446,13 +446,15 @@ def _mapped(function: Any, *lists: Any) -> Any:
     if not any(map(is_growing, lists)):
         return _map(function, *lists)
     of_item = called(function)
-    return of_items(lists[0], of_item) if len(lists) == 1 else of_items(zipped(*lists), lambda each: of_item(*each))
+    if len(lists) == 1:
+        return kept_elements(lists[0], of_item)
+    return kept_elements(zipped(*lists), lambda each: of_item(*each))
 
 
 def _filtered(function: Any, items: Any) -> Any:
     if current.get() is None or not isinstance(items, list | tuple | np.ndarray | Tracer):
         return _filter(function, items)
-    found = of_items(items, lambda each: each, (lambda each: each) if function is None else called(function))
+    found = kept_elements(items, lambda each: each, (lambda each: each) if function is None else called(function))
     return found if is_growing(found) else iter(found)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from fxgrad import numpy as fnp
 from fxgrad.engine.api.programs import eval_shape
 from fxgrad.engine.control_flow.blocks import Thunk, is_unknown, refuse_in_try
-from fxgrad.engine.control_flow.builtin_functions import extreme_of_turns, of_items
+from fxgrad.engine.control_flow.builtin_functions import extreme_of_turns, kept_elements
 from fxgrad.engine.control_flow.calls import called
 from fxgrad.engine.control_flow.conditions import boolean, boolean_of, if_expression, known_filter, not_
 from fxgrad.engine.control_flow.loops import Counter, loop
@@ -81,8 +81,8 @@ def kept(width: int, items: Any, element: Callable[..., Any], keep: Callable[...
     if isinstance(items, Sequences) and is_unknown(items.length) and items.most is not None:
         items = as_items([items.item(number) for number in range(items.most)], items.length)
     if not width:
-        return of_items(items, element, keep)
-    return of_items(items, lambda each: element(*each), None if keep is None else lambda each: keep(*each))
+        return kept_elements(items, element, keep)
+    return kept_elements(items, lambda each: element(*each), None if keep is None else lambda each: keep(*each))
 
 
 def _added(total: Any, is_kept: Thunk, value: Thunk) -> Any:

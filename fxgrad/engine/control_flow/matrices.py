@@ -157,11 +157,8 @@ class TracedMatrix(Selection):
 
     # --- reductions ---
 
-    def _reduce(self, function: Any, neutral: Callable[[Any], Any], axis: Any = None, keepdims: bool = False,
-                **options: Any) -> Any:
+    def _reduce(self, function: Any, neutral: Callable[[Any], Any], axis: Any, keepdims: bool = False) -> Any:
         name = function.__name__
-        if options:
-            raise unsupported(f"{name} with {', '.join(sorted(options))}=")
         axes = self.axes(axis)
         if neutral in (least, greatest):
             self.check_ordered(name)
@@ -259,6 +256,11 @@ def _axes_of(value: Any) -> tuple[Any, list[Any]]:
     raise unsupported("an operation of a matrix with an array that has more axes")
 
 
+def _extent(length: Any) -> Extent | None:
+    """Return the length of an axis if it is an extent; None for a number."""
+    return length if type(length) is Extent else None
+
+
 def _joint(lengths: Sequence[Any], sizes: Sequence[int]) -> tuple[Extent | None, int | None]:
     """Return the extent of axes with one length, None if it is known, and the size to cut them to, None for none.
 
@@ -323,8 +325,7 @@ def product(one: Any, other: Any) -> Any:
     if is_column:
         right, other_inner, columns = right.T, columns, other_inner
     _, size = _joint([inner, other_inner], [left.shape[1], right.shape[0]])
-    found = matrix(fnp.matmul(left[:, :size], right[:size]), *(
-        each if type(each) is Extent else None for each in (rows, columns)))
+    found = matrix(fnp.matmul(left[:, :size], right[:size]), _extent(rows), _extent(columns))
     return _without_axes(found, [axis for axis, is_gone in enumerate((is_row, is_column)) if is_gone])
 
 
@@ -399,7 +400,7 @@ def _solve(a: Any, b: Any) -> Any:
     size = whole.shape[0]
     right = filled(given)[:size]
     right = fnp.pad(right, ((0, size - right.shape[0]), (0, 0)))
-    found = matrix(fnp.linalg.solve(whole, right), a.rows or a.columns, columns if type(columns) is Extent else None)
+    found = matrix(fnp.linalg.solve(whole, right), a.rows or a.columns, _extent(columns))
     return found if ndim_of(b) == 2 else _without_axes(found, (1,))
 
 
@@ -503,7 +504,7 @@ def _lengths(a: Any) -> list[Any]:
 
 
 def _extents(a: Any) -> tuple[Extent | None, Extent | None]:
-    rows, columns = (each if type(each) is Extent else None for each in _axes_of(a)[1])
+    rows, columns = map(_extent, _axes_of(a)[1])
     return rows, columns
 
 

@@ -394,7 +394,11 @@ def greatest(dtype: Any) -> Any:
 
 def _reduced(function: Any, neutral: Callable[[Any], Any]) -> Callable[..., Any]:
     """Return the method that reduces elements by a function, to which a neutral number makes no difference."""
-    return lambda self, *args, **kwargs: self._reduce(function, neutral, *args, **kwargs)
+    def method(self: Any, axis: Any = None, keepdims: bool = False, **options: Any) -> Any:
+        if options:
+            raise unsupported(f"{function.__name__} with {', '.join(sorted(options))}=")
+        return self._reduce(function, neutral, axis, keepdims)
+    return method
 
 
 class Selection(UnknownLength):
@@ -416,8 +420,7 @@ class Selection(UnknownLength):
         """Return all elements, along one axis."""
         raise NotImplementedError
 
-    def _reduce(self, function: Any, neutral: Callable[[Any], Any], axis: Any = None, keepdims: bool = False,
-                **options: Any) -> Any:
+    def _reduce(self, function: Any, neutral: Callable[[Any], Any], axis: Any, keepdims: bool = False) -> Any:
         """Reduce elements along axes, by default all; those that do not count are the dtype's neutral number."""
         raise NotImplementedError
 
@@ -652,11 +655,8 @@ class TracedSlice(Selection):
         """Check in the program that there are elements."""
         check(fnp.greater(self.length, 0), f"{name} of a slice without elements")
 
-    def _reduce(self, function: Any, neutral: Callable[[Any], Any], axis: Any = None, keepdims: bool = False,
-                **options: Any) -> Any:
+    def _reduce(self, function: Any, neutral: Callable[[Any], Any], axis: Any, keepdims: bool = False) -> Any:
         name = function.__name__
-        if options:
-            raise unsupported(f"{name} with {', '.join(sorted(options))}=")
         if neutral in (least, greatest):
             self.check_ordered(name)
         axes = self.axes(axis)
